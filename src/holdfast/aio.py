@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, Typ
 from holdfast._config import foreign_keywords, names
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import breaking, operators, semaphores
+from holdfast._core.acquisition import Acquisition
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
@@ -104,8 +105,12 @@ class AsyncLockBlock(NotPortable, Generic[L]):
         return self._enter(self._blocks.entered(self, sys._getframe(1)))
 
     async def _enter(self, block: BlockExit[L] | None) -> L:
-        lease = await (await self.acquire(timeout=self._timeout)).__aenter__()
-        self._blocks.keep(block, current_caller, lease)
+        lease = await self.acquire(timeout=self._timeout)
+        lease._begin_body()  # with a check: it may have been lost on its way here, by break_
+        if block is None:
+            self._blocks.keep(current_caller(), lease)
+        else:
+            block.lease = lease
         return lease
 
     if TYPE_CHECKING:
@@ -149,10 +154,12 @@ class AsyncLock(AsyncLockBlock[AsyncLease]):
         """
         if foreign:
             foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
-        core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
-        if not core.reenter(self._policy, lease):
-            await core.acquire(self._policy, seconds, lease)
-        return lease._ready(self._policy.on_lost)
+        core, policy, lease = self._client._open(), self._policy, AsyncLease()
+        if timeout is not None:
+            timeout = check_timeout(timeout)
+        if not core.reenter(policy, lease):
+            await Acquisition(core, policy, timeout).start(lease)
+        return lease if policy.on_lost is None else lease._ready(policy.on_lost)
 
     async def inspect(self) -> LockState:
         """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""

@@ -33,6 +33,9 @@ class Body:
     def task(self) -> asyncio.Task[Any] | None:
         return self._task()
 
+    def is_of_caller(self) -> bool:
+        return self.task is asyncio.current_task()
+
     def on_loss(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._cancel)
@@ -45,11 +48,15 @@ class Body:
             self._cancelled = True
             task.cancel("the lock was lost")
 
-    async def leave(self, error: BaseException | None) -> asyncio.CancelledError | None:
-        """From here on the body is not cancelled. A cancellation that was requested but not yet delivered is received
-        here and returned, so that it does not reach the code after the block."""
+    def leave(self) -> bool:
+        """From here on the body is not cancelled. Whether it was before: then ``receive``."""
         self._leaving = True
-        if self._cancelled and not isinstance(error, asyncio.CancelledError):
+        return self._cancelled
+
+    async def receive(self, error: BaseException | None) -> asyncio.CancelledError | None:
+        """A cancellation that was requested but not yet delivered is received here and returned, so that it does not
+        reach the code after the block."""
+        if not isinstance(error, asyncio.CancelledError):
             try:
                 await asyncio.sleep(0)
             except asyncio.CancelledError as late:
@@ -63,10 +70,6 @@ class Body:
             return True
         task.uncancel()
         return task.cancelling() <= self._before
-
-    @property
-    def cancelled(self) -> bool:
-        return self._cancelled
 
 
 class AsyncLoss:
@@ -118,10 +121,10 @@ class AsyncLeaseBlock(AnyLease):
         body = Body()
         self._bodies.append(body)
         for hold in self._holds:
-            with hold.core.lock:
-                hold.scopes = (*hold.scopes, body)
-                lost = hold.state is states.LOST
-            if lost:
+            # First the body, then the look: a loss in between finds the body, or is found here, or both. Only this
+            # loop's thread changes it, so no lock is needed.
+            hold.scopes = (*hold.scopes, body)
+            if hold.state is states.LOST:
                 body.on_loss()
         current.enter(self)
 
@@ -130,16 +133,21 @@ class AsyncLeaseBlock(AnyLease):
         current.leave(self)
         body = self._pop_body()
         for hold in self._holds:
-            with hold.core.lock:
-                hold.scopes = tuple(scope for scope in hold.scopes if scope is not body)
-        late = await body.leave(error)
-        return late, body.cancelled and body.absorbed()
+            scopes = hold.scopes
+            hold.scopes = () if scopes == (body,) else tuple([scope for scope in scopes if scope is not body])
+        if not body.leave():
+            return None, False
+        late = await body.receive(error)
+        return late, body.absorbed()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         late, ours = await self._end_body(error)
-        await self._end(error, late, ours)
+        if error is None and late is None and not ours:
+            await self.release()
+        else:
+            await self._end(error, late, ours)
 
     async def _end(self, error: BaseException | None, late: asyncio.CancelledError | None, ours: bool) -> None:
         """Release, and raise what must be raised after a body that ended with ``error``."""
@@ -164,9 +172,12 @@ class AsyncLeaseBlock(AnyLease):
 
     def _pop_body(self) -> Body:
         """The innermost block of this task. Tasks may share a lease, and another task may close a generator."""
+        bodies = self._bodies
+        if len(bodies) == 1:
+            return bodies.pop()
         task = asyncio.current_task()
-        body = ([body for body in self._bodies if body.task is task] or self._bodies)[-1]
-        self._bodies.remove(body)
+        body = ([body for body in bodies if body.task is task] or bodies)[-1]
+        bodies.remove(body)
         return body
 
 
@@ -198,12 +209,18 @@ class AsyncLease(AsyncLeaseBlock, BaseLease):
         The lease ends before the ticket exists. The ticket is a secret: a process that has it can take the lock, once.
         The lock is not renewed meanwhile: it is free when its ttl is over. Raises LockLost or NotHeld, OutcomeUnknown
         if no answer came (there is no ticket then), and UsageError if other leases of this caller share the hold, or
-        the engine does not give ``detach``.
+        the engine does not give ``detach``. If cancelled, there is no ticket, and the lock is released, unless this
+        lease is still ``held``.
         """
         from holdfast.primitives import detaching  # imported here: few programs need it
 
         self._check_loop()
-        return await detaching.detach(self)
+        detachment = detaching.Detachment(self)
+        try:
+            return await detachment.run()
+        except BaseException:
+            detachment.withdraw()
+            raise
 
     async def release(self) -> None:
         """Release this lease. Idempotent; callable from any task.
@@ -211,6 +228,10 @@ class AsyncLease(AsyncLeaseBlock, BaseLease):
         If it is cancelled, the release finishes in the background.
         Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
         """
-        if not self.released:
-            self._check_loop()
-            await releasing.release(self._hold.core, self._hold, self)
+        hold = self._hold
+        handles = hold.handles
+        if self._key in handles:
+            if not hold.core.front.at_home():
+                hold.core.begin_close()
+            if len(handles) < 2 or not releasing.give_back_handle(hold, self):
+                await releasing.start(hold.core, hold, self)

@@ -38,6 +38,7 @@ _KINDS: Final = {
     Kind.ELECTION: "elections",
     Kind.RWLOCK: "read-write locks",
     Kind.SEMAPHORE: "semaphores",
+    Kind.BARRIER: "barriers",
 }
 
 #: The default of a policy keyword: use the client's own setting.
@@ -84,6 +85,8 @@ class BaseClient(NotPortable):
         try:
             core = Core(self._engine, self._options, front(), BLOCKING)
             core.reports = self._open_reports(core.front)
+            if core.reports is not None:
+                core.direct = None
             return core
         except OSError as error:  # no descriptor is left
             raise EngineUnavailable(f"{self._engine!r} cannot be opened: {error}") from error
@@ -106,15 +109,15 @@ class BaseClient(NotPortable):
         self,
         name: str,
         *,
-        ttl: Duration,
-        renew: bool,
-        timeout: Duration | None,
-        max_hold: Duration | None,
-        replicas: int,
-        on_lost: Callable[[Any], Any] | None,
-        require: Collection[str],
+        ttl: Duration = _DEFAULT,
+        renew: bool = _DEFAULT,
+        timeout: Duration | None = None,
         fair: bool = False,
         reentrant: bool = True,
+        max_hold: Duration | None = None,
+        replicas: int = _DEFAULT,
+        on_lost: Callable[[Any], Any] | None = None,
+        require: Collection[str] = (),
         mode: Mode = EXCLUSIVE,
     ) -> Policy:
         self._require(require)

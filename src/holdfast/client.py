@@ -10,15 +10,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
 
+from holdfast import current
 from holdfast._config import foreign_keywords, names
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._config.settings import resolve_target
 from holdfast._config.targets import Target
 from holdfast._core import breaking, operators, semaphores
+from holdfast._core.acquisition import Acquisition
 from holdfast._core.blocks import Blocks, exit_of_block
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
-from holdfast._runtime.blocking import BLOCKING, run
+from holdfast._runtime.blocking import BLOCKING, run, run_rest
 from holdfast.base_client import _DEFAULT, LOCK_KEYWORDS, SHARED_KEYWORDS, BaseClient
 from holdfast.engines.base import READ, WRITE, LockState
 from holdfast.engines.base import permits as permits_of
@@ -66,8 +68,13 @@ class LockBlock(NotPortable, Generic[L]):
 
     def __enter__(self) -> L:
         block = self._blocks.entered(self, sys._getframe(1))
-        lease = self.acquire(timeout=self._timeout).__enter__()
-        self._blocks.keep(block, BLOCKING.caller, lease)
+        lease = self.acquire(timeout=self._timeout)
+        lease.check()  # it may have been lost on its way here, by break_
+        current.enter(lease)
+        if block is None:
+            self._blocks.keep(BLOCKING.caller(), lease)
+        else:
+            block.lease = lease
         return lease
 
     if TYPE_CHECKING:
@@ -111,10 +118,14 @@ class Lock(LockBlock[Lease]):
         """
         if foreign:
             foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
-        core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
-        if not core.reenter(self._policy, lease):
-            run(core.acquire(self._policy, seconds, lease))
-        return lease._ready(self._policy.on_lost)
+        core, policy, lease = self._client._opened, self._policy, Lease()
+        if core is None or core.closed:
+            core = self._client._open()
+        if timeout is not None:
+            timeout = check_timeout(timeout)
+        if not core.reenter(policy, lease):
+            run_rest(Acquisition(core, policy, timeout).start(lease))
+        return lease if policy.on_lost is None else lease._ready(policy.on_lost)
 
     def inspect(self) -> LockState:
         """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""

@@ -52,14 +52,21 @@ class AcquireTimeout(LockError, TimeoutError):
 
 
 class NotHeld(LockError):
-    """Raised when a lease that was already released is checked or renewed."""
+    """Raised when something is done that needs a lock, and the caller does not hold it.
+
+    A lease that was released is checked or renewed, a condition is used without its lock, a barrier is left that was
+    not entered, or a ticket was used before or has run out.
+    """
 
 
 class LockLost(LockError):
-    """Raised when a lease was lost before it was released. ``reason`` says why; ``token`` is the lost lease's."""
+    """Raised when a lease was lost before it was released. ``reason`` says why; ``token`` is the lost lease's.
 
-    def __init__(self, reason: LossReason, *, name: str, token: int | None = None) -> None:
-        super().__init__(f"lock {name!r} was lost ({reason}): {_LOSS_EXPLAINED[reason]}", name=name)
+    ``noun``: what the text calls it, before its name.
+    """
+
+    def __init__(self, reason: LossReason, *, name: str, token: int | None = None, noun: str = "lock") -> None:
+        super().__init__(f"{noun} {name!r} was lost ({reason}): {_LOSS_EXPLAINED[reason]}", name=name)
         self.reason = reason
         self.token = token
 
@@ -80,8 +87,8 @@ class StaleToken(LockError):
 class OutcomeUnknown(LockError):
     """Raised when it cannot be known whether ``operation`` took effect.
 
-    After an acquire, holdfast keeps withdrawing the claim in the background until the ttl has passed; after a release,
-    the lock expires after its ttl at the latest. It is never renewed.
+    After an acquire or attach, holdfast keeps withdrawing the claim in the background until the ttl has passed; after a
+    release or detach, the lock expires after its ttl at the latest. It is never renewed.
     """
 
     def __init__(self, message: str, *, operation: str, name: str | None = None) -> None:

@@ -15,11 +15,12 @@ from holdfast import current
 from holdfast._config.durations import Duration, check_ttl, parse_duration
 from holdfast._core import call_site, releasing, renewing, retention, states
 from holdfast._core.hold import Hold
-from holdfast._runtime.blocking import run
+from holdfast._runtime.blocking import run, run_rest
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
 
 _keys: Final = itertools.count()
 _between: Final = call_site.between
+_getframe: Final = sys._getframe
 
 
 class NotPortable:
@@ -76,8 +77,7 @@ class AnyLease(NotPortable):
 
     def _annotate(self, error: BaseException) -> None:
         """Add the loss to the body's exception as a note, so that it does not hide that exception."""
-        if (reason := self.lost_reason) is not None:
-            error.add_note(f"lock {self.name!r} lost: {reason}")
+        raise NotImplementedError
 
 
 class BaseLease(AnyLease):
@@ -93,13 +93,17 @@ class BaseLease(AnyLease):
         self._reason: LossReason | None = None
         self._acquired_at: call_site.CallSite | None = None
         try:  # on every acquire: inlined, and _getframe(n) is cheaper than frame.f_back
-            frame = sys._getframe(2)
-            if _between[frame.f_code.co_filename]:
-                frame = sys._getframe(3)
+            frame = _getframe(2)
+            code = frame.f_code
+            if _between[code.co_filename]:
+                frame = _getframe(3)
+                code = frame.f_code
+                if _between[code.co_filename]:
+                    self._acquired_at = call_site.outside(frame)
+                    return
+            self._acquired_at = (code, frame.f_lasti)
         except ValueError:
-            return  # the thread's own function is Lock.acquire
-        code = frame.f_code
-        self._acquired_at = call_site.outside(frame) if _between[code.co_filename] else (code, frame.f_lasti)
+            pass  # the thread's own function is Lock.acquire
 
     def _bind(self, hold: Hold) -> None:
         """Make this a handle of ``hold``. The lease is created before the hold, so a hold always has a handle."""
@@ -124,7 +128,7 @@ class BaseLease(AnyLease):
     @property
     def owner(self) -> str:
         """The holder's identity, as the engine stores it. Fences compare (token, owner)."""
-        return self._hold.grant.attempt.owner
+        return self._hold.grant.owner
 
     @property
     def mode(self) -> str:
@@ -145,7 +149,7 @@ class BaseLease(AnyLease):
 
         Not guaranteed: that it is still valid one instruction later. Writes that must not come late need a fence.
         """
-        return not self.released and self._hold.held
+        return self._key in self._hold.handles and self._hold.held
 
     @property
     def remaining(self) -> float:
@@ -164,11 +168,12 @@ class BaseLease(AnyLease):
 
     def check(self) -> None:
         """Raise LockLost if lost, NotHeld if released. No I/O: cheap enough for every step of a loop."""
-        if self.released:
-            raise NotHeld(f"this lease on {self._hold.policy.noun} {self.name!r} was released", name=self.name)
-        if not self._hold.held:
-            if self._hold.state is states.PARKED:
-                raise NotHeld(f"lock {self.name!r} is not held while its holder waits for a condition", name=self.name)
+        hold = self._hold
+        if self._key not in hold.handles:
+            raise NotHeld(f"this lease on {hold.policy.title} was released", name=self.name)
+        if not hold.held:
+            if hold.state is states.PARKED:
+                raise NotHeld(f"{hold.policy.title} is not held while its holder waits for a condition", name=self.name)
             raise self._loss()
 
     def on_lost(self, callback: Callable[[Self], Any]) -> None:
@@ -191,7 +196,11 @@ class BaseLease(AnyLease):
         await self._hold.over().wait(min(until, self._hold.look_again))
 
     def _loss(self) -> LockLost:
-        return LockLost(self._hold.lost or "expired", name=self.name, token=self.token)
+        return self._hold.loss()
+
+    def _annotate(self, error: BaseException) -> None:
+        if (reason := self.lost_reason) is not None:
+            error.add_note(f"{self._hold.policy.share} {self.name!r} lost: {reason}")
 
     def _lost_on_release(self, reason: LossReason) -> None:
         """The release found the loss. Stored here, since this handle is no longer on the hold's list."""
@@ -219,9 +228,8 @@ class BaseLease(AnyLease):
         hold.core.watchdog.abandoned(handle)
         if forgotten:
             warnings.warn(
-                f"a lease on {hold.policy.noun} {hold.policy.name!r} was dropped without release(); its lock is being "
-                "released. "
-                f"It was {call_site.describe(self._acquired_at)}",
+                f"a lease on {hold.policy.title} was dropped without release(); it is being released. It was "
+                f"{call_site.describe(self._acquired_at)}",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,
@@ -328,16 +336,24 @@ class Lease(LeaseBlock, BaseLease):
         The lease ends before the ticket exists. The ticket is a secret: a process that has it can take the lock, once.
         The lock is not renewed meanwhile: it is free when its ttl is over. Raises LockLost or NotHeld, OutcomeUnknown
         if no answer came (there is no ticket then), and UsageError if other leases of this caller share the hold, or
-        the engine does not give ``detach``.
+        the engine does not give ``detach``. If interrupted, there is no ticket, and the lock is released, unless this
+        lease is still ``held``.
         """
         from holdfast.primitives import detaching  # imported here: few programs need it
 
-        return run(detaching.detach(self))
+        detachment = detaching.Detachment(self)
+        try:
+            return run(detachment.run())
+        except BaseException:  # also a signal that comes between its end and this: the ticket would be lost
+            detachment.withdraw()
+            raise
 
     def release(self) -> None:
         """Release this lease. Idempotent; callable from any thread.
 
         Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
         """
-        if not self.released:
-            run(releasing.release(self._hold.core, self._hold, self))
+        hold = self._hold
+        handles = hold.handles
+        if self._key in handles and (len(handles) < 2 or not releasing.give_back_handle(hold, self)):
+            run_rest(releasing.start(hold.core, hold, self))
