@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from tests.simulation.conditions.directed import DirectedWorld
 from tests.simulation.conditions.mutants import CONDITION_MUTANTS
 from tests.simulation.conditions.world import BufferWorld
 from tests.simulation.mutants import MUTANTS, Mutant, no_mutant
@@ -24,6 +25,7 @@ WORLDS: dict[str, tuple[MakeWorld, dict[str, Mutant]]] = {
     "grants": (GrantsWorld, REDLOCK_MUTANTS),
     "sharing": (SharingWorld, SHARING_MUTANTS),
     "conditions": (BufferWorld, CONDITION_MUTANTS),
+    "notifies": (DirectedWorld, CONDITION_MUTANTS),
 }
 
 
@@ -35,6 +37,7 @@ def main() -> int:
         ("grants", "Redlock's tokens in great numbers, and nothing else"),
         ("sharing", "read-write locks and semaphores, in place of locks"),
         ("conditions", "a bounded buffer, by conditions"),
+        ("notifies", "one item and one notify, and a waiter that ends at that moment"),
     ):
         kind.add_argument(f"--{option}", dest="kind", action="store_const", const=option, default="", help=meaning)
     parser.add_argument("--seed", type=int, help="run this one and print its trace if it fails")

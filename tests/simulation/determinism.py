@@ -14,6 +14,7 @@ from typing import Final
 from unittest import mock
 
 from holdfast._core.grant import Grant
+from holdfast.engines.redis.waiting import seats
 
 _log: Final = logging.getLogger("holdfast")
 
@@ -51,6 +52,7 @@ def deterministic(seed: int | str) -> Iterator[list[logging.LogRecord]]:
             mock.patch.object(os, "urandom", dice.randbytes),
             mock.patch.object(secrets, "token_hex", lambda size: dice.randbytes(size).hex()),
             mock.patch.object(Grant, "__hash__", _hash_of_grant),
+            mock.patch.object(seats, "wall_clock", return_value=1_800_000_000.0),
         ):
             yield errors.records
     finally:

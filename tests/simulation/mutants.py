@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest import mock
 
 from holdfast._core.core import Core
-from holdfast._core.grant import Grant
+from holdfast._core.grant import DirectGrant, Grant
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Attempt
 from holdfast.engines.redis.scripts import Script
@@ -44,17 +44,22 @@ def _admit(self: Register, name: str, guard: Guard) -> bool:
     return True
 
 
-def rewrite(world: BaseWorld, name: str, old: str, new: str) -> None:
-    """Makes the servers run another text for a shipped script. ``old`` is a pattern that occurs once."""
+#: Which scripts do what another one does, too.
+_INCLUDED_IN: Final = {"load": ("acquire_load",), "store": ("store_release",)}
 
-    def other_text(script: Script) -> Script:
+
+def rewrite(world: BaseWorld, name: str, old: str, new: str, *, places: int = 1) -> None:
+    """Makes the servers run another text for a shipped script. ``old`` is a pattern that occurs in so many places."""
+
+    def other_text(name: str, script: Script) -> Script:
         source, count = re.subn(old, new, script.source)
-        if count != 1:
+        if count != places:
             raise LookupError(f"{name}.lua has changed: this mutant finds {old!r} in {count} places")
         return Script(name, source)
 
     for node in world.nodes:
-        node.network.rewrites[name] = other_text
+        for each in (name, *_INCLUDED_IN.get(name, ())):
+            node.network.rewrites[each] = partial(other_text, each)
 
 
 @_mutant
@@ -73,7 +78,16 @@ def deadline_from_the_reply(world: BaseWorld) -> Iterator[None]:
     def late_confirm(self: Grant, sent: float, ttl: float) -> None:
         confirm(self, now(), ttl)
 
-    with mock.patch.object(Grant, "__init__", late_begin), mock.patch.object(Grant, "confirm", late_confirm):
+    begin_directly = DirectGrant.__init__
+
+    def late_direct_begin(self: DirectGrant, policy: Policy, sent: float, *rest: Any) -> None:
+        begin_directly(self, policy, now(), *rest)
+
+    with (
+        mock.patch.object(Grant, "__init__", late_begin),
+        mock.patch.object(DirectGrant, "__init__", late_direct_begin),
+        mock.patch.object(Grant, "confirm", late_confirm),
+    ):
         yield
 
 
@@ -90,14 +104,26 @@ def no_margin(world: BaseWorld) -> Iterator[None]:
         confirm(self, sent, ttl)
         self.deadline = max(self.deadline, sent + ttl)
 
-    with mock.patch.object(Grant, "__init__", long_begin), mock.patch.object(Grant, "confirm", long_confirm):
+    begin_directly = DirectGrant.__init__
+
+    def long_direct_begin(self: DirectGrant, policy: Policy, sent: float, *rest: Any) -> None:
+        begin_directly(self, policy, sent, *rest)
+        self.deadline = sent + policy.ttl
+
+    with (
+        mock.patch.object(Grant, "__init__", long_begin),
+        mock.patch.object(DirectGrant, "__init__", long_direct_begin),
+        mock.patch.object(Grant, "confirm", long_confirm),
+    ):
         yield
 
 
 @_mutant
 def release_without_owner_check(world: BaseWorld) -> Iterator[None]:
     """A late release removes the next owner's lock."""
-    rewrite(world, "release", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
+    rewrite(
+        world, "release", r"local held = redis.pcall\('HDEL', lock, owner\)", "local held = redis.pcall('DEL', lock)"
+    )
     yield
 
 
@@ -105,6 +131,7 @@ def release_without_owner_check(world: BaseWorld) -> Iterator[None]:
 def no_tombstone(world: BaseWorld) -> Iterator[None]:
     """A late duplicate of an acquire takes effect after its claim was given up."""
     rewrite(world, "acquire", "':gone:'", "':nowhere:'")
+    rewrite(world, "acquire_free", "':gone:'", "':nowhere:'")
     yield
 
 
@@ -150,7 +177,10 @@ def renew_recreates(world: BaseWorld) -> Iterator[None]:
 @_mutant
 def token_without_time(world: BaseWorld) -> Iterator[None]:
     """A plain counter: after FLUSHALL it begins again below earlier tokens."""
-    rewrite(world, "acquire", r"time\[1\] \* 1000000 \+ time\[2\]", "1")
+    counted = "do return string.format('%.0f', redis.call('INCRBY', key, tokens)), '1.000000', 0 end"
+    for name in ("acquire", "acquire_or_join", "release"):
+        rewrite(world, name, r"(local function next_token\(key, tokens, keep\))", rf"\1 {counted}")
+    rewrite(world, "acquire_free", r"local time = call\('TIME'\)", "do return -3 end local time")
     yield
 
 

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tests.simulation.conditions.directed import DirectedWorld
 from tests.simulation.conditions.mutants import CONDITION_MUTANTS
 from tests.simulation.conditions.world import BufferWorld
 from tests.simulation.runner import MakeWorld, first_noticed, run_seeds
@@ -29,6 +30,14 @@ def test_every_notify_reaches_a_live_waiter_and_no_item_is_lost(seeds: int) -> N
     assert {"crash", "cut", "delete", "partition", "pause", "repeat_late", "stall"} <= set(summary.faults)
 
 
+@pytest.mark.timeout(600 + 10 * SEEDS)
+@pytest.mark.parametrize("seeds", [SEEDS, soak(30 * SEEDS, reason="waiters that end at rarer moments of a notify")])
+def test_a_waiter_that_ends_at_the_moment_of_its_notify_leaves_the_item_to_the_next_one(seeds: int) -> None:
+    summary = run_seeds(range(seeds), make=DirectedWorld)
+    print(summary)
+    assert summary.grants > 2 * seeds
+
+
 class RepeatingWorld(BufferWorld):
     """Many requests arrive again, late."""
 
@@ -36,14 +45,25 @@ class RepeatingWorld(BufferWorld):
         return FaultPlan(repeat_late=0.15)
 
 
+class FreezingWorld(BufferWorld):
+    """Processes are frozen between any two steps, often for longer than their leases."""
+
+    def draw_plan(self) -> FaultPlan:
+        return FaultPlan(pause_step=0.01, slow=0.1)
+
+
 #: For each mutant: the kind of world, the invariants that must detect it, and a seed that does, which is tried first.
 NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
-    "exception-drops-the-entry": (BufferWorld, {"I6"}, 18),
-    "late-store-is-accepted": (RepeatingWorld, {"I3"}, 42),
-    "nothing-is-passed-on-while-waiting": (BufferWorld, {"I6"}, 4),
-    "only-stores-raise-the-guard": (BufferWorld, {"I3", "I4"}, 136),
-    "presence-by-the-clients-clock": (BufferWorld, {"I6"}, 107),
-    "registered-after-the-release": (BufferWorld, {"I6"}, 16),
+    "blind-cancel": (DirectedWorld, {"I6"}, 3),
+    "blind-time-out": (DirectedWorld, {"I6"}, 7),
+    "consumed-at-the-grant": (DirectedWorld, {"I6"}, 2),
+    "exception-drops-the-entry": (BufferWorld, {"I6"}, 27),
+    "late-store-is-accepted": (RepeatingWorld, {"I3"}, 44),
+    "nothing-is-passed-on-while-waiting": (BufferWorld, {"I6"}, 175),
+    "only-stores-raise-the-guard": (FreezingWorld, {"I3", "I4"}, 12),
+    "presence-by-the-clients-clock": (BufferWorld, {"I6"}, 3),
+    "refused-store-looks-released": (FreezingWorld, {"I3"}, 745),
+    "registered-after-the-release": (BufferWorld, {"I6"}, 25),
     "wake-without-a-store": (BufferWorld, {"I6"}, 0),
 }
 

@@ -157,7 +157,7 @@ def some_claim_step(dice: random.Random) -> Call:
             permits_dialect.encode_acquire(claim, owner, None, 1000, "PUBLISH"),
             permits_dialect.encode_release(claim, owner, "PUBLISH", None, None),
             permits_dialect.encode_renew([(claim, owner)], 3600.0, 0, always_write=False),
-            permits_dialect.encode_resize(name, dice.randint(1, 8), 1000, "PUBLISH"),
+            permits_dialect.encode_resize(name, dice.randint(1, 8), dice.choice(("", "request")), 1000, "PUBLISH"),
         ]
     )
 

@@ -38,6 +38,19 @@ class View(Protocol):
         """The server has lost its counters, within the engine's model."""
 
 
+#: The reply of acquire_free.lua where acquire.lua is to be asked.
+_ASK_AGAIN = -3
+#: The scripts that grant a lock to a claim.
+_ACQUIRES = ("acquire", "acquire_free", "acquire_or_join")
+
+
+def _tokens(script: str, arguments: Sequence[str]) -> int:
+    """How many tokens a grant by ``script`` reserves; 0: not known."""
+    if script in ("acquire", "acquire_or_join"):
+        return int(arguments[2])
+    return 1 if script == "acquire_free" else 0
+
+
 class EngineView:
     """Checks invariants I2 (exclusion), I4 (exactly-once), I5 (tokens) and I13 (no resurrection), at the engine."""
 
@@ -48,6 +61,7 @@ class EngineView:
         self._token: dict[str, int] = dict.fromkeys(names, 0)
         self._block: dict[str, int] = {}  # how many tokens were reserved for the owner, if known
         self._finished: set[str] = set()
+        self._next: dict[str, int] = {}  # owners that a release may hand over to, and the tokens that they asked for
         self.grants = 0
 
     def owner(self, name: str) -> str | None:
@@ -73,6 +87,11 @@ class EngineView:
         """Compares with the state before the script."""
         arguments = [word.decode() for word in words[3 + int(words[2]) :]]
         change = Change([], [])
+        # Two steps in one, with the arguments of the acquire or the release first. If refused, it releases nothing.
+        if script == "acquire_load":
+            script = "acquire"
+        elif script == "store_release" and not isinstance(reply, list):
+            script = "release"
         for name in self.names:
             before, now = self._owner[name], self.owner(name)
             if before == now:
@@ -84,12 +103,14 @@ class EngineView:
             elif before is not None:
                 self._removed(name, before, script, words, now)
             if now is not None:
-                self._block[name] = int(arguments[2]) if script == "acquire" else 0
+                self._block[name] = self._next.get(now, 0) if script == "release" else _tokens(script, arguments)
                 self._granted(name, now, script)
                 change.granted.append(now)
-        if script == "release" and arguments[3] != "0":
-            self._finished.add(arguments[0])  # with a tombstone
-        elif script == "acquire":
+        if script == "release" and (arguments[3] != "0" or len(arguments) > 4):
+            self._finished.add(arguments[0])  # with a tombstone, or by a waiter that leaves
+        elif script in _ACQUIRES:
+            if script == "acquire_or_join":
+                self._next[arguments[0]] = int(arguments[2])
             self._check_acquire(words[3].decode(), arguments[0], reply)
         elif script == "renew":
             self._check_holders(script, _keys(words)[::3], arguments[3:], reply)
@@ -109,6 +130,8 @@ class EngineView:
     def _check_acquire(self, name: str, owner: str, reply: Any) -> None:
         """The answer must be true: no grant without a lock, and no refusal of a claim that has the lock."""
         holds = self._owner[name] == owner
+        if reply == _ASK_AGAIN:
+            return
         if holds is isinstance(reply, int) and owner not in self._finished:
             raise Violation(
                 "I4",
@@ -121,7 +144,7 @@ class EngineView:
                 raise Violation("I13", f"{name}: {script} answered …{owner[-4:]} that it holds it")
 
     def _removed(self, name: str, owner: str, script: str, words: Sequence[bytes], next_owner: str | None) -> None:
-        if next_owner is not None:
+        if next_owner is not None and (script != "release" or next_owner not in self._next):
             raise Violation(
                 "I2", f"{name}: {script} granted it to …{next_owner[-4:]} while …{owner[-4:]} had time left"
             )
@@ -130,7 +153,7 @@ class EngineView:
         self._finished.add(owner)
 
     def _granted(self, name: str, owner: str, script: str) -> None:
-        if script not in ("acquire", "join"):
+        if script not in (*_ACQUIRES, "join") and (script != "release" or owner not in self._next):
             raise Violation("I13", f"{name}: {script} made a lock for …{owner[-4:]}")
         if owner in self._finished:
             raise Violation("I4", f"{name}: a late {script} granted it to …{owner[-4:]}, which had given it up")

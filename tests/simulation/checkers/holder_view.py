@@ -7,11 +7,11 @@ state of the process (a frozen process cannot run it).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from holdfast._core.hold import Hold
 from holdfast._core.lease_time import RENEWALS_PER_TTL
 from holdfast._core.states import State
-from holdfast.engines import base
 from tests.simulation.checkers.history import Violation
 from tests.simulation.world.faults import Faults
 from tests.simulation.world.runtime import Process, Task
@@ -41,6 +41,13 @@ class TrackedHold:
         return f"{self.process.name} token {self.hold.token} owner …{self.owner[-4:]}"
 
 
+class Claimed(Protocol):
+    """What an acquire asks the engine for. Its owner may change."""
+
+    @property
+    def owner(self) -> str: ...
+
+
 @dataclass(eq=False)
 class Attempt:
     """An acquire that is under way."""
@@ -51,7 +58,7 @@ class Attempt:
     began: float
     task: Task | None
     floor: int  #: the largest token whose grant was complete before this attempt began
-    claimed: base.Attempt | None = None  #: the attempt at the engine, if there is one
+    claimed: Claimed | None = None  #: what the engine was asked for, if anything was
 
 
 @dataclass
@@ -80,7 +87,7 @@ class HolderView:
         self.waiting[attempt] = None
         return attempt
 
-    def claimed(self, task: Task | None, claimed: base.Attempt) -> None:
+    def claimed(self, task: Task | None, claimed: Claimed) -> None:
         """``task`` sends ``claimed`` to the engine."""
         for attempt in self.waiting:
             if attempt.task is task:

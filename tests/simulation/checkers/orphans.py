@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
-from holdfast.engines.base import Attempt
+from holdfast.engines.base import Attempt, Claim
 from tests.simulation.checkers.history import Violation
 from tests.simulation.checkers.holder_view import HolderView
 from tests.simulation.world.node import Node
 from tests.simulation.world.runtime import Process
+
+
+@dataclass
+class _Asking:
+    """A claim without an attempt."""
+
+    owner: str
 
 
 class Orphans:
@@ -29,8 +37,14 @@ class Orphans:
         self._last_look = 0.0
 
     def listen(self, core: Core, process: Process) -> None:
-        """Records every attempt of ``core``."""
-        make = core.new_attempt
+        """Records every attempt of ``core``, and every owner that asks without one, until it has one."""
+        make, make_later, name = core.new_attempt, core.session.attempt, core.new_owner
+
+        def new_owner() -> str:
+            owner = name()
+            self._processes[_client(owner)] = process
+            self._holders.claimed(process.simulator.current, _Asking(owner))
+            return owner
 
         def new_attempt(policy: Policy, *, non_barging: bool, under: Attempt | None = None) -> Attempt:
             attempt = make(policy, non_barging=non_barging, under=under)
@@ -38,7 +52,14 @@ class Orphans:
             self._holders.claimed(process.simulator.current, attempt)
             return attempt
 
+        def later_attempt(claim: Claim) -> Attempt:
+            attempt: Attempt = make_later(claim)
+            self._holders.claimed(process.simulator.current, attempt)
+            return attempt
+
         core.new_attempt = new_attempt  # type: ignore[method-assign]
+        core.session.attempt = later_attempt  # type: ignore[method-assign]
+        core.new_owner = new_owner  # type: ignore[method-assign]
 
     def look(self, time: float) -> None:
         wanted = self._holders.wanted()

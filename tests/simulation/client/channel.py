@@ -7,10 +7,13 @@ from typing import Any
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
+from holdfast.engines.redis.dialect import pushes
+from holdfast.engines.redis.dialect.keys import WAKE
 from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.replies import Answer, out_of_time
 from holdfast.engines.redis.dialect.replies import error as error_of_reply
-from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.engines.redis.dialect.requests import Call, Opening, Packed, Publish
+from holdfast.engines.redis.waiting.watch import Wakes
 from holdfast.errors import EngineRefused
 from tests.simulation.client.wire import Flight, Wire, run, words_of
 from tests.simulation.redis_model.keyspace import ReplyError
@@ -19,24 +22,76 @@ from tests.simulation.world.network import Network
 from tests.simulation.world.runtime import Signal, SimulatedRuntime
 
 
+class SeatLine:
+    """A connection for waiters, one after the other. It stays open: what was pushed to one may arrive at the next."""
+
+    def __init__(self, runtime: SimulatedRuntime, network: Network, *, tracking: bool) -> None:
+        greeting = ["CLIENT", "TRACKING", "ON", "OPTIN"] if tracking else ()
+        self.wire = Wire(runtime, network, greeting, self._pushed)
+        self.wakes = Wakes()
+        self.watch: SimWatch | None = None
+
+    def _pushed(self, push: Push | None) -> None:
+        if push is None:
+            self.wakes.subjects.clear()
+        if self.watch is not None:
+            self.watch.pushed_to(push)
+
+
 class SimWatch:
     """One waiter's connection, woken by client tracking or (``tracking`` off) by Redisson's channel."""
 
-    def __init__(self, runtime: SimulatedRuntime, network: Network, *, tracking: bool) -> None:
+    polls = False
+
+    def __init__(self, runtime: SimulatedRuntime, network: Network, idle: list[SeatLine], *, tracking: bool) -> None:
         self._runtime = runtime
         self._tracking = tracking
         self._wakeup = Signal(runtime.process)
+        self._ended = Signal(runtime.process)
         self._network = network
         network.watches[self] = runtime.process
         self._armed: bytes | None = None
         self._subscribed: str | None = None
-        self._wire = Wire(runtime, network, ["CLIENT", "TRACKING", "ON", "OPTIN"] if tracking else (), self._pushed)
+        self._idle = idle
+        self._line = idle.pop() if idle else SeatLine(runtime, network, tracking=tracking)
+        self._line.watch = self
+        self._wire, self._wakes = self._line.wire, self._line.wakes
+        self.waiter = b""
+        self.handed: int | None = None
+        self.lost = True
 
-    def _pushed(self, push: Push | None) -> None:
-        if push is None or push[0] == "message" or push[1] is None or self._armed in push[1]:
-            self._wakeup.set()
+    def pushed_to(self, push: Push | None) -> None:
         if push is None:
             self._subscribed = None
+            self.lost = True
+        elif (handed := pushes.handed((push[0].encode(), *push[1:]))) is not None:
+            if handed.waiter != self.waiter:
+                return
+            if handed.token is not None:
+                self.handed = handed.token
+        elif push[0] != "message" and push[1] is not None and self._armed not in push[1]:
+            return
+        self._wakeup.set()
+
+    async def take_seat(self, channel: str, waiter: str, timeout: float) -> str | None:
+        if not self._tracking:
+            return None
+        until, subject = self._runtime.now() + timeout, f"{WAKE}:{self._wakes.id}"
+        self.waiter, self.handed = waiter.encode(), None
+        self._wakeup.clear()
+        if not self._wire.is_open or subject.encode() not in self._wakes.subjects:
+            await self._wire.call(["SUBSCRIBE", subject], until=until)
+            self._wakes.subjects.add(subject.encode())
+        self.lost = False
+        return f"p{self._wakes.id}"
+
+    async def run(self, call: Call, timeout: float) -> Any:
+        try:
+            return await run(self._wire, call, self._runtime.now() + timeout)
+        except BaseException:
+            self.lost = True
+            self._wire.drop()
+            raise
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
         ttl: int = await self.arm_reading(["PTTL", key], channel, timeout)
@@ -51,10 +106,12 @@ class SimWatch:
             commands.insert(0, ["CLIENT", "CACHING", "YES"])
         elif self._subscribed != channel:
             commands.insert(0, ["SUBSCRIBE", channel])
+        self.lost = self.lost or not self._wire.is_open  # the connection is opened again below, without a seat
         try:
             answer = await self._wire.call(*commands, until=until)
         except RequestFailed:
             self._subscribed = None
+            self.lost = True
             raise
         except ReplyError as error:
             raise error_of_reply(str(error)) from error
@@ -62,11 +119,22 @@ class SimWatch:
         return answer
 
     async def pushed(self, until: float) -> bool:
-        return await self._wakeup.wait(until)
+        self._ended.clear()
+        await self._runtime.process.wait_any((self._wakeup, self._ended), until)
+        return self._wakeup.is_set()
+
+    def end_wait(self) -> None:
+        self._ended.set()
 
     def close(self) -> None:
+        self.lost = True
         self._network.watches.pop(self, None)
-        self._wire.drop()
+        if self._line.watch is self:
+            self._line.watch = None
+            if self._subscribed is None or self._tracking:
+                self._idle.append(self._line)
+            else:
+                self._wire.drop()
 
 
 class SimChannel:
@@ -84,6 +152,7 @@ class SimChannel:
         self._tracking = tracking
         self._shared = Wire(runtime, network) if multiplexed else None
         self._idle: list[Wire] = []
+        self._lines: list[SeatLine] = []
         greeting = ["CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"] if tracking else []
         self._untracked: Sequence[Sequence[Argument]] = [["CLIENT", "CACHING", "NO"]] if tracking else []
         self._guard = Wire(runtime, network, greeting, self._guard_pushed)
@@ -103,6 +172,12 @@ class SimChannel:
             raise
         self._idle.append(wire)
         return reply
+
+    async def start(self, keys: Opening, packed: bytes, timeout: float) -> Any:
+        try:
+            return await self.run(Packed(keys, packed), timeout)
+        except EngineRefused as refusal:
+            return refusal
 
     def post(self, call: Call) -> Flight | None:
         """Sends a script call immediately; None if that needs a connection first. ``settle`` must follow."""
@@ -129,7 +204,7 @@ class SimChannel:
                 wire.drop()
 
     def watch(self) -> SimWatch:
-        return SimWatch(self._runtime, self._network, tracking=self._tracking)
+        return SimWatch(self._runtime, self._network, self._lines, tracking=self._tracking)
 
     async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
         assert not replicas, "the model of Redis has no replicas"
@@ -197,7 +272,7 @@ class SimChannel:
         return ALL_NAMES if suspects is None else sorted(suspects)
 
     async def close(self) -> None:
-        for wire in (self._shared, self._guard, *self._idle):
+        for wire in (self._shared, self._guard, *self._idle, *(line.wire for line in self._lines)):
             if wire is not None:
                 wire.drop()
         self._idle.clear()

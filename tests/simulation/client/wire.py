@@ -38,6 +38,10 @@ class Wire:
         self._on_push = on_push
         self._link: Link | None = None
 
+    @property
+    def is_open(self) -> bool:
+        return self._link is not None and self._link.open
+
     def post(self, words: Sequence[bytes]) -> Flight | None:
         """Sends one command immediately. None: there is no open connection."""
         link = self._link

@@ -15,6 +15,8 @@ from tests.simulation.redis_model.server import RedisModel
 NAME: Final = "a"
 KEY: Final = RegisterKey(NAME, "monitor", durable=True)
 CAPACITY: Final = 2
+#: Of the scripts that store: how many arguments are before the token.
+_BEFORE_TOKEN: Final = {"store": 0, "store_release": 4}
 #: The conditions of the buffer.
 ITEMS: Final = "items"
 SPACE: Final = "space"
@@ -31,11 +33,14 @@ class BufferView(EngineView):
         self.put: set[int] = set()
         self.taken: set[int] = set()
         self._stored_under = 0
+        self._version = b"0"
 
     def after(self, script: str, words: Sequence[bytes], reply: Any) -> Change:
         change = super().after(script, words, reply)
-        if script == "store" and isinstance(reply, int):
-            self._stored(int(words[3 + int(words[2])]))
+        version = (self._model.keys.peek(self.register) or {}).get(b"version", b"0")
+        if version != self._version:
+            self._version = version
+            self._stored(int(words[3 + int(words[2]) + _BEFORE_TOKEN[script]]))
         return change
 
     def _stored(self, token: int) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from unittest import mock
 
 from holdfast._core import parking
+from holdfast.engines import waiter_queue
 from holdfast.engines.redis.dialect import registers as dialect
 from holdfast.engines.registers import Look
 from holdfast.engines.waiter_queue import Queue
@@ -16,7 +17,7 @@ from holdfast.primitives.condition_queue import Change
 from holdfast.primitives.waiting import _Waiter
 from tests.simulation.mutants import Mutant, register, rewrite
 from tests.simulation.world.base import BaseWorld
-from tests.simulation.world.runtime import Process
+from tests.simulation.world.runtime import Cancelled, Process
 
 CONDITION_MUTANTS: Final[dict[str, Mutant]] = {}
 
@@ -47,6 +48,13 @@ if ours then redis.call('HSET', register, 'token', ARGV[1], 'owner', ARGV[2]) en
 
 
 @_mutant
+def refused_store_looks_released(world: BaseWorld) -> Iterator[None]:
+    """A store and release whose store is refused answers as if both had been done: an operation is lost."""
+    rewrite(world, "store_release", r"not stored\.err and was_stored\(\)", "true")
+    yield
+
+
+@_mutant
 def registered_after_the_release(world: BaseWorld) -> Iterator[None]:
     """A waiter enters the queue after it has given up the lock: it misses a notify in between."""
     run = _Waiter.run
@@ -56,12 +64,63 @@ def registered_after_the_release(world: BaseWorld) -> Iterator[None]:
 
     async def late(self: _Waiter, condition: str, value: bytes | None) -> bool:
         if value is not None:
-            await self._register.store(value=value)
+            await self._register.store(self._register.written(value))
         await parking.away(self._core, self._hold, nothing, nothing)
         return await run(self, condition, None)
 
     with mock.patch.object(_Waiter, "run", late):
         yield
+
+
+@_mutant
+def consumed_at_the_grant(world: BaseWorld) -> Iterator[None]:
+    """A notified waiter leaves the queue when it has the lock again: if it dies then, its notification is lost."""
+    run = _Waiter.run
+
+    async def leaving(self: _Waiter, condition: str, value: bytes | None) -> bool:
+        woken = await run(self, condition, value)
+        self._register.leave_queue()
+        await self._register.store(self._register.written())
+        return woken
+
+    with mock.patch.object(_Waiter, "run", leaving):
+        yield
+
+
+@_mutant
+def blind_time_out(world: BaseWorld) -> Iterator[None]:
+    """A waiter whose time is over does not ask whether it was notified meanwhile."""
+    run = _Waiter.run
+
+    async def blind(self: _Waiter, condition: str, value: bytes | None) -> bool:
+        woken = await run(self, condition, value)
+        return woken and self._core.front.now() < self._deadline
+
+    with mock.patch.object(_Waiter, "run", blind):
+        yield
+
+
+@_mutant
+def blind_cancel(world: BaseWorld) -> Iterator[None]:
+    """A cancelled waiter deletes its entry, although it was notified."""
+    run = _Waiter.run
+
+    async def deleting(self: _Waiter, condition: str, value: bytes | None) -> bool:
+        try:
+            return await run(self, condition, value)
+        except Cancelled:
+            _delete_entry(world, self)
+            raise
+
+    with mock.patch.object(_Waiter, "run", deleting):
+        yield
+
+
+def _delete_entry(world: BaseWorld, waiter: _Waiter) -> None:
+    found = world.nodes[0].model.keys.peek(dialect.keys_of(waiter._register.key).register.encode())
+    if found is not None:
+        change = condition_queue.settle(waiter_queue.parse(found.get(b"queue", b"").decode()), {waiter._me})
+        found[b"queue"] = waiter_queue.to_text(change.queue).encode()
 
 
 @_mutant

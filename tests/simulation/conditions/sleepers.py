@@ -10,8 +10,8 @@ from tests.simulation.conditions.buffer_view import NAME, BufferView
 from tests.simulation.world.runtime import Process
 
 #: After a fault or a cancellation, the lock being free: a notification waits for the presence of one that is gone to
-#: end (5 s), and for the next look of another one (1.5 s). The rest is for messages.
-_WITHIN = 7.0
+#: end (3.5 s), and for the next look of another one (1.25 s). The rest is for messages, which may have to be repeated.
+_WITHIN = 6.0
 
 
 @dataclass(eq=False)

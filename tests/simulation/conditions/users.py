@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from holdfast._core.hold import Hold
 from holdfast.errors import EngineRefused, LockError, LockLost, OutcomeUnknown
 from holdfast.primitives import condition_queue
 from holdfast.primitives.monitor.opened import Opened, Opening
@@ -14,6 +15,7 @@ from holdfast.primitives.monitor.variables import checks_of
 from tests.simulation.checkers.history import Violation
 from tests.simulation.conditions.buffer_view import CAPACITY, ITEMS, KEY, SPACE
 from tests.simulation.conditions.sleepers import BufferHolders, Sleeper
+from tests.simulation.world.runtime import Task
 from tests.simulation.world.workload import SimLease, User
 
 _MAX_BYTES: Final = 10_000
@@ -67,7 +69,7 @@ class BufferUser(User):
 
     async def _put(self) -> None:
         """One item; or two, by two operations of one hold."""
-        numbers = [next(self._shared.numbers) for _ in range(self._dice.choice((1, 1, 2)))]
+        numbers = self._draw_numbers()
         appended: list[int] = []
 
         def putting(number: int) -> Body:
@@ -89,6 +91,9 @@ class BufferUser(User):
                 self.ledger.not_put.update(numbers)
 
         await self._maybe_cancelled(operate)
+
+    def _draw_numbers(self) -> list[int]:
+        return [next(self._shared.numbers) for _ in range(self._dice.choice((1, 1, 2)))]
 
     async def _take(self) -> None:
         number: int | None = None
@@ -117,11 +122,14 @@ class BufferUser(User):
 
     async def _until(self, opened: Opened, condition: str, ready: Callable[[], bool]) -> bool:
         """Whether it is ready, and the buffer not closed."""
-        timeout = self._dice.choice((None, None, self._dice.uniform(0.1, 6.0)))
+        timeout = self._draw_wait()
         while not ready():
             if opened.values["closed"] or not await self._wait(opened, condition, timeout):
                 return False
         return not opened.values["closed"]
+
+    def _draw_wait(self) -> float | None:
+        return self._dice.choice((None, None, self._dice.uniform(0.1, 6.0)))
 
     async def _wait(self, opened: Opened, condition: str, timeout: float | None) -> bool:
         holders = self._shared.holders
@@ -148,12 +156,13 @@ class BufferUser(User):
         hold = lease._hold
         try:
             for body in bodies:
-                await self._run(Opening(self._core, hold, KEY, SCHEMA, _MAX_BYTES), body)
+                await self._run(hold, body)
             if len(bodies) > 1:
                 await self._linger(lease)  # a late copy of the first store may arrive
-            return True
+            is_stored = hold.deferred is None
+            error = await self._give_back(lease)
+            return True if is_stored or error is None else None
         except BodyRaised:
-            hold.failed = True
             return False
         except EngineRefused as error:
             raise Violation("I4", f"{lease.tracked}: {error!r}") from error
@@ -164,15 +173,17 @@ class BufferUser(User):
             self._note("failed", type(error).__name__)
             return None if isinstance(error, OutcomeUnknown) else False
         finally:
-            if not self._process.dead:
+            if not self._process.dead and not lease.released:
                 await self._give_back(lease)
 
-    async def _run(self, opening: Opening, body: Body) -> None:
+    async def _run(self, hold: Hold, body: Body) -> None:
+        opening = Opening(self._core, hold, KEY, SCHEMA, _MAX_BYTES)
         try:
             await body(await opening.begin())
             await opening.end()
-        except BaseException:
+        except BaseException:  # also if it is cancelled
             opening.fail()
+            hold.failed = True  # as a ``with`` block does
             raise
         finally:
             opening.close()
@@ -187,7 +198,10 @@ class BufferUser(User):
 
         task = self._process.spawn(run(), f"{self._name}-operation")
         self._may_interrupt(task)
-        if not await task.done.wait(self._process.now() + 3.0 * self._dice.expovariate(1.0)):
+        await self._cancelled_after(3.0 * self._dice.expovariate(1.0), task)
+
+    async def _cancelled_after(self, seconds: float, task: Task) -> None:
+        if not await task.done.wait(self._process.now() + seconds):
             self._note("cancel")
             task.cancel()
             await task.done.wait()

@@ -12,7 +12,7 @@ from holdfast._core.policy import Policy
 from holdfast.engines.base import Engine
 from tests.simulation.checkers.history import Violation
 from tests.simulation.checkers.holder_view import HolderView
-from tests.simulation.conditions.buffer_view import NAME, BufferView
+from tests.simulation.conditions.buffer_view import KEY, NAME, BufferView
 from tests.simulation.conditions.sleepers import BufferHolders
 from tests.simulation.conditions.users import BufferUser, Ledger
 from tests.simulation.world.faults import ONE_SERVER, FaultPlan, draw_plan
@@ -55,7 +55,7 @@ class BufferWorld(World):
         return [node]
 
     def make_policies(self, options: ClientOptions, engine: Engine) -> list[Policy]:
-        return [replace(policy, reentrant=True) for policy in super().make_policies(options, engine)]
+        return [replace(policy, reentrant=True, register=KEY) for policy in super().make_policies(options, engine)]
 
     def make_user(self, core: Core, process: Process, name: str, policies: Sequence[Policy]) -> BufferUser:
         user = BufferUser(self.shared, core, process, name, policies)

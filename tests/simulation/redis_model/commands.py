@@ -153,6 +153,7 @@ def get(keys: Keyspace, now: int, words: Words) -> bytes | None:
 def set_(keys: Keyspace, now: int, words: Words) -> Any:
     key, value, *options = words
     expiry: int | None = None
+    reply: Any = OK
     while options:
         option = options.pop(0).upper()
         if option in (b"PX", b"EX", b"PXAT") and options:
@@ -160,13 +161,15 @@ def set_(keys: Keyspace, now: int, words: Words) -> Any:
             expiry = _expiry(now, options.pop(0), unit, "set", absolute=option == b"PXAT")
         elif option == b"KEEPTTL":
             expiry = keys.expiry(key) if key in keys else None
+        elif option == b"GET":
+            reply = keys.read(key, bytes)
         elif option in (b"NX", b"XX"):
             if (key in keys) == (option == b"NX"):
                 return None
         else:
             raise ReplyError(_SYNTAX)
     keys.replace(key, value, expiry)
-    return OK
+    return reply
 
 
 @_command(2)
@@ -233,6 +236,11 @@ def hlen(keys: Keyspace, now: int, words: Words) -> int:
     return len(keys.read(words[0], dict) or {})
 
 
+@_command(2, reads=_FIRST)
+def hrandfield(keys: Keyspace, now: int, words: Words) -> list[bytes]:
+    return list(keys.read(words[0], dict) or {})[: integer(words[1])]
+
+
 @_command(1, reads=_FIRST)
 def hgetall(keys: Keyspace, now: int, words: Words) -> list[bytes]:
     return [word for pair in (keys.read(words[0], dict) or {}).items() for word in pair]
@@ -278,6 +286,29 @@ def lpop(keys: Keyspace, now: int, words: Words) -> bytes | None:
     first = entries.pop(0)
     keys.changed(words[0])
     return first
+
+
+@_command(1)
+def rpop(keys: Keyspace, now: int, words: Words) -> bytes | None:
+    entries: list[bytes] | None = keys.read(words[0], list)
+    if not entries:
+        return None
+    last = entries.pop()
+    keys.changed(words[0])
+    return last
+
+
+@_command(3)
+def lset(keys: Keyspace, now: int, words: Words) -> Any:
+    entries: list[bytes] | None = keys.read(words[0], list)
+    if entries is None:
+        raise ReplyError("ERR no such key")
+    index = integer(words[1])
+    if not -len(entries) <= index < len(entries):
+        raise ReplyError("ERR index out of range")
+    entries[index] = words[2]
+    keys.changed(words[0])
+    return OK
 
 
 @_command(1, reads=_FIRST)

@@ -25,8 +25,19 @@ local redis = {
   log = function() end,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
 }
+local struct = {
+  pack = function(format, ...)
+    assert(format == '>I4I4I4I4', 'only what the shipped scripts use')
+    local packed = {}
+    for i, number in ipairs({...}) do
+      packed[i] = string.char(math.floor(number / 16777216), math.floor(number / 65536) % 256,
+        math.floor(number / 256) % 256, number % 256)
+    end
+    return table.concat(packed)
+  end,
+}
 local known = {
-  redis = redis, string = string, table = table, math = math,
+  redis = redis, struct = struct, string = string, table = table, math = math,
   assert = assert, error = error, ipairs = ipairs, next = next, pairs = pairs, pcall = pcall, select = select,
   tonumber = tonumber, tostring = tostring, type = type, unpack = unpack,
 }

@@ -111,6 +111,10 @@ class RedisModel:
             return [b"%d" % part for part in divmod(self._frozen, 1_000_000)]
         if name in (b"PUBLISH", b"SPUBLISH"):
             return self._publish(*arguments)
+        if name == b"PUBSUB" and arguments[0].upper() == b"NUMSUB":
+            return [arguments[1], sum(arguments[1] in connection.channels for connection in self.connections)]
+        if name == b"INFO" and arguments == [b"replication"]:
+            return b"role:master\r\nconnected_slaves:0\r\nrepl_backlog_active:0\r\n"
         raise NotImplementedError(f"the Redis model does not know {name.decode()}: {arguments!r}")
 
     def _publish(self, channel: bytes, payload: bytes) -> int:

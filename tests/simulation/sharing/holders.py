@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from holdfast._core.states import State
 from holdfast.engines.base import READ, WRITE
@@ -80,9 +80,12 @@ class SharingHolders(HolderView):
         if self._looked != self.view.scripts:
             self._looked = self.view.scripts
             self._look_for_room(time)
-        for waiter, room in self._room.items():
-            if time - room.since > room.within:
-                raise Violation("I6", f"{waiter} could have been served since {room.since:.3f}")
+        overdue = [waiter for waiter, room in self._room.items() if time - room.since > room.within]
+        if overdue:
+            self._look_for_room(time)  # a fault since then is an excuse
+        for waiter in overdue:
+            if waiter in self._room:
+                raise Violation("I6", f"{waiter} could have been served since {self._room[waiter].since:.3f}")
 
     def _look_for_room(self, time: float) -> None:
         """Of each object whose waiters all live without a fault: which of them could be served."""
@@ -92,7 +95,7 @@ class SharingHolders(HolderView):
             waiting = {
                 waiter: attempt
                 for attempt in attempts
-                if attempt.claimed is not None and (waiter := cast(RedisAttempt, attempt.claimed).waiter) is not None
+                if isinstance(attempt.claimed, RedisAttempt) and (waiter := attempt.claimed.waiter) is not None
             }
             if not waiting or not all(self._calm(attempt, time) for attempt in attempts):
                 continue
@@ -101,19 +104,24 @@ class SharingHolders(HolderView):
             for waiter, prompt in self._served(name, live, waiting):
                 known = self._room.get(waiter)
                 ahead = queue[: queue.index(waiter)]
-                within = _PROMPT if prompt and self._wakes() else _POLLED
+                within = _PROMPT if prompt and self._wakes(name) else _POLLED
                 if any(each not in waiting for each in ahead):
                     within = _BEHIND_DEAD
                 found[waiter] = _Room(time, within) if known is None else known
         self._room = found
 
-    def _wakes(self) -> bool:
-        """Whether the last script wakes a waiter for which it has made room, by whatever means."""
+    def _wakes(self, name: str) -> bool:
+        """Whether the last script wakes a waiter for which it has made room, by whatever means. If it was for another
+        object, the room has come by an expiry or a fault.
+
+        Not the acquire of a read-write lock: it makes no room. If there is some after it, an earlier hold has expired,
+        of which only a client that tracks keys is notified.
+        """
         assert self.view is not None
         assert self.view.last is not None
-        script, reply = self.view.last.script, self.view.last.reply
-        served = script.endswith(("_acquire", "_resize")) or (script.endswith("_release") and reply == 1)
-        return served and not self.faults.counts["lose_push"]
+        script, keys, _, reply = self.view.last
+        served = script in ("permits_acquire", "permits_resize") or (script.endswith("_release") and reply == 1)
+        return name in keys and served and not self.faults.counts["lose_push"]
 
     def _calm(self, attempt: Attempt, time: float) -> bool:
         process = attempt.process
@@ -128,7 +136,7 @@ class SharingHolders(HolderView):
             if not queue or free is None or size is None:
                 return []
             claimed = waiting[queue[0]].claimed
-            assert claimed is not None
+            assert isinstance(claimed, RedisAttempt)
             wanted = claimed.claim.mode.permits
             return [(queue[0], wanted <= free)] if wanted <= free or wanted > size else []
         assert isinstance(view, RWLockView)

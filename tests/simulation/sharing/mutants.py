@@ -21,7 +21,7 @@ _mutant = partial(register, among=SHARING_MUTANTS)
 @_mutant
 def readers_overtake_a_writer(world: BaseWorld) -> Iterator[None]:
     """Readers enter beside readers although a writer waits: it starves."""
-    rewrite(world, "rw_acquire", r"if reading then waits = writer_before\(\)", "if reading then waits = false")
+    rewrite(world, "rw_acquire", r"if reading and not \(ours or nested\) then", "if reading then elseif false then")
     yield
 
 
@@ -46,15 +46,15 @@ def half_permits(world: BaseWorld) -> Iterator[None]:
         write_free(KEYS[1], 0, out, keep)
         return -1
     end
-    if free < wanted or not is_next"""
-    rewrite(world, "permits_acquire", "if free < wanted or not is_next", take_some)
+    local waits = free < wanted"""
+    rewrite(world, "permits_acquire", r"local waits = free < wanted", take_some)
     yield
 
 
 @_mutant
 def large_claim_starves(world: BaseWorld) -> Iterator[None]:
     """A claim that finds enough permits takes them, also before one that waits for more."""
-    rewrite(world, "permits_acquire", r"or not is_next\(KEYS\[4\], ARGV\[9\]\)", "")
+    rewrite(world, "permits_acquire", r"if awaited and not waits then", "if false then")
     yield
 
 
@@ -68,7 +68,7 @@ def impossible_claim_waits(world: BaseWorld) -> Iterator[None]:
 @_mutant
 def one_wakeup_for_two_places(world: BaseWorld) -> Iterator[None]:
     """The waiter that is served does not wake the next, for whom there is room, too."""
-    rewrite(world, "permits_acquire", r"if limited then wake_next\(free - wanted\) end", "")
+    rewrite(world, "permits_acquire", r"if wake_next and limited then wake_next\(free - wanted\) end", "")
     yield
 
 
@@ -90,7 +90,7 @@ def no_tombstone(world: BaseWorld) -> Iterator[None]:
 @_mutant
 def release_without_owner_check(world: BaseWorld) -> Iterator[None]:
     """A late release of a read-write lock removes another owner's hold."""
-    rewrite(world, "rw_release", r"local held = holds\(lock, field\)", "local held = redis.call('EXISTS', lock)")
+    rewrite(world, "rw_release", r"redis\.pcall\('HEXISTS', lock, field\) ~= 1", "redis.call('EXISTS', lock) ~= 1")
     yield
 
 

@@ -46,7 +46,7 @@ class PermitsView(ObjectView):
     def after(self, run: Run) -> Any:
         if run.script == self.acquire and self.name in run.keys:
             for number in range(1, int(run.arguments[2]) + 1):
-                permit = hashlib.sha1(f"{run.owner}#{number}".encode(), usedforsecurity=False).digest()[:16]
+                permit = hashlib.sha1(f"{run.owner}#{number}".encode(), usedforsecurity=False).hexdigest()[:16].encode()
                 self._owner_of[permit] = run.owner
         return super().after(run)
 
@@ -65,7 +65,7 @@ class PermitsView(ObjectView):
 
     def check_state(self, run: Run, now: Mapping[str, int]) -> None:
         size, expected = self.size(), self._size_was
-        if run.script == "permits_resize":
+        if run.script == "permits_resize" and run.reply is not None:  # else it was done before
             expected = int(run.arguments[0])
         elif expected is None and run.script == self.acquire:
             expected = int(run.arguments[3])

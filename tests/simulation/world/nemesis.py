@@ -97,10 +97,7 @@ class Nemesis:
 
     def _crash(self, process: Process) -> None:
         if sum(not other.dead for other in self._processes) > 1:
-            process.crash()
-            self._world.holders.died(process)
-            for node in self._world.nodes:
-                node.network.hang_up(process)
+            self._world.crash(process)
 
     def _cut(self, process: Process) -> None:
         for node in self._some_servers():

@@ -374,6 +374,8 @@ class Simulator:
 class SimulatedRuntime:
     """The runtime port of one simulated process."""
 
+    callers_hang_alone = False
+
     def __init__(self, process: Process) -> None:
         self.process = process
         self.simulator = process.simulator

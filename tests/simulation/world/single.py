@@ -38,6 +38,7 @@ class World(BaseWorld):
     #: A release or withdrawal that meets no fault takes a few round trips.
     grace = 0.5
     processes = (2, 4)  #: how many, at least and at most
+    users = (1, 3)  #: of each process, likewise
     lasting_keys: frozenset[bytes] = frozenset()  #: keys of users' data, which never expire
     skipped_for = 0.0  #: how long after a fault a client may skip a server
 
@@ -119,7 +120,7 @@ class World(BaseWorld):
             core = self.cores[process] = Core(engine, options, runtime, runtime)
             self.orphans.listen(core, process)
             policies = self.make_policies(options, engine)
-            for place in range(dice.randint(1, 3)):
+            for place in range(dice.randint(*self.users)):
                 user = self.make_user(core, process, f"u{place}", policies)
                 self._users.append(process.spawn(user.run(), f"u{place}"))
 
@@ -139,6 +140,13 @@ class World(BaseWorld):
         """``node`` has lost the locks of ``owners`` by a break, or by a fault outside the engine's model."""
         for owner in owners:
             self.holders.taken(owner, node.name, lost=not self.majority.holds(owner), time=self.simulator.time)
+
+    def crash(self, process: Process) -> None:
+        """Like SIGKILL: the servers find its connections closed."""
+        process.crash()
+        self.holders.died(process)
+        for node in self.nodes:
+            node.network.hang_up(process)
 
     # -- running -------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._core.states import State
 from holdfast.aio import AsyncLease
-from holdfast.errors import AcquireTimeout, EngineUnavailable, LockLost, OutcomeUnknown
+from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, LockLost, OutcomeUnknown
 from tests.simulation.checkers.history import History, Violation
 from tests.simulation.checkers.holder_view import Attempt, HolderView, TrackedHold
 from tests.simulation.checkers.register import Register
@@ -139,7 +139,8 @@ class User:
         except EngineUnavailable as error:
             self._note("unavailable", policy.name, type(error).__name__)
             self._check_duration(attempt)
-            if calm:
+            # A connection that fell silent during the faults may be found only now.
+            if calm and self._shared.faults.disturbed(self._process) < attempt.began:
                 raise Violation("I6", f"{policy.name}: {error!r} without a fault") from error
         else:
             self._shared.leases.add(lease)
@@ -234,7 +235,8 @@ class User:
             task.cancel()
             await task.done.wait()
 
-    async def _give_back(self, lease: SimLease) -> None:
+    async def _give_back(self, lease: SimLease) -> LockError | None:
+        """What it raised."""
         tracked, forgotten = lease.tracked, self._shared.holders.forgotten
         valid, was_forgotten = tracked.is_valid(), forgotten(lease.tracked.owner)
         self._note("release", tracked)
@@ -247,10 +249,13 @@ class User:
             in_time = self._process.now() < tracked.hold.deadline
             if valid and in_time and not (was_forgotten or forgotten(tracked.owner)):
                 raise Violation("I4", f"{tracked}: release of a valid lease raised {loss!r}") from loss
-        except OutcomeUnknown:
+            return loss
+        except OutcomeUnknown as error:
             self._note("unknown", lease.name, lease.token)
+            return error
         else:
             self._note("released", lease.name, lease.token)
+            return None
 
     def _check_reports(self, lease: SimLease) -> None:
         """A loss is reported exactly once; the report may still be under way."""
