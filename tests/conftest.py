@@ -34,6 +34,7 @@ from tests.servers.replication import Replication
 from tests.servers.sentinel import SentinelSet
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.support.leaks import close_open_clients
 from tests.support.skipping import Skips
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -68,6 +69,22 @@ def _no_watchdog_meets_a_bug(request: pytest.FixtureRequest, caplog: pytest.LogC
     if request.node.get_closest_marker("watchdog_bug") is None:
         bugs = [record for record in caplog.get_records("call") if "met a bug" in record.getMessage()]
         assert not bugs, logging.Formatter().format(bugs[0])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_client_outlives_its_module() -> Iterator[None]:
+    """Module-level functions, locks with a timeout and blocks of documents keep their clients open. Their threads would
+    be counted as leaks by later tests."""
+    yield
+    close_open_clients()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_collection_goes_through_what_earlier_modules_imported() -> None:
+    """As at the end of the collection of tests. Some tests collect garbage at each of hundreds of steps: with Django
+    and SQLAlchemy imported by an earlier module, each time would take a quarter of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 # ---- starting servers
@@ -153,8 +170,9 @@ def sentinel_set(start_sentinels: Callable[..., SentinelSet]) -> SentinelSet:
 def redis_cluster(_shared_cluster: RedisCluster) -> RedisCluster:
     """The session's cluster, empty at the start of each test. Slots may be migrated, all the way; tests that stop,
     freeze or kill a node or leave a slot half-way use ``start_cluster``."""
-    _shared_cluster.wait_until_ok()
-    _shared_cluster.flush()
+    if not _shared_cluster.flush_if_ok():
+        _shared_cluster.wait_until_ok()
+        _shared_cluster.flush()
     return _shared_cluster
 
 
@@ -274,10 +292,20 @@ def pytest_report_header() -> list[str]:
     ]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of the few tests with a marker of `make test` does not import all others."""
+    marker = config.option.markexpr.partition(" ")[0]
+    if marker not in ("alone", "busy") or not collection_path.match("test_*.py"):
+        return None
+    is_busy = marker == "busy" and _SIMULATION in collection_path.parents
+    return None if is_busy or f"mark.{marker}" in collection_path.read_text("utf-8") else True
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    simulations = {path for path in {item.path for item in items} if _SIMULATION in path.parents}
     for item in items:
-        if _SIMULATION in item.path.parents:
+        if item.path in simulations:
             item.add_marker("busy")
         fixtures = set(getattr(item, "fixturenames", ()))
         if _REDIS_FIXTURES & fixtures:

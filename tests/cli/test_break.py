@@ -65,6 +65,15 @@ def test_holder_with_the_given_token_loses_the_lock(run: Run, client: holdfast.C
     assert client.inspect("orders").holders == ()
 
 
+def test_result_says_what_kind_of_object_was_broken(run: Run) -> None:
+    url = "memory:break-kinds"
+    with holdfast.connect(url) as client:
+        lease = client.semaphore("exports", 2).acquire()
+        done = run("break", "exports", "--token", str(lease.token), "--url", url)
+        assert done.out.startswith(f"broke semaphore 'exports', token {lease.token}, held by ")
+        assert lost(lease)
+
+
 def test_holder_with_another_token_keeps_the_lock(run: Run, client: holdfast.Client, url: str) -> None:
     client.lock("orders").acquire().release()
     with client.lock("orders") as lease:

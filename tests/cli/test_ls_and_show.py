@@ -98,7 +98,7 @@ def test_show_prints_every_detail_of_the_holder(run: Run, client: holdfast.Clien
     assert lines[-1] == "waiters: 0"
     (holder,) = data["holders"]
     assert holder.keys() == {
-        *("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count", "mode")
+        *("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count", "mode", "value")
     }
     assert (holder["pid"], holder["token"], data["held"], data["queue"]) == (os.getpid(), lease.token, True, [])
 
@@ -258,6 +258,18 @@ def test_kind_is_shown_with_how_it_is_held() -> None:
     lines = list(lock_state.as_lines(permits, 100.0))
     assert lines[0] == "semaphore 'orders': held, 3 of 5 permits free"
     assert "  mode       permits" in lines
+
+
+def test_show_prints_the_values_of_leader_and_candidates(run: Run) -> None:
+    url = "memory:election"
+    with holdfast.connect(url) as client, client.election("scheduler", value="10.0.0.7:8080\x1b").campaign():
+        done = run("show", "--url", url, "scheduler")
+        (holder,) = run("show", "--url", url, "scheduler", "--json").json["holders"]
+    assert r"  value      10.0.0.7:8080\x1b" in done.out.splitlines()
+    assert holder["value"] == "10.0.0.7:8080\x1b"
+    candidates = LockState("scheduler", queue=(Waiter("o1", value="a"), Waiter("o2")), waiters=2)
+    assert list(lock_state.as_lines(candidates, 100.0)).count("  value      a") == 1
+    assert [each["value"] for each in lock_state.as_data(candidates)["queue"]] == ["a", None]
 
 
 def test_waiters_of_conditions_are_counted_for_each_condition() -> None:

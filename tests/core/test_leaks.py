@@ -1,7 +1,7 @@
 """Nothing is left behind: threads, descriptors, connections, keys and tasks are back at the baseline (invariant I9).
 
-Before anything is counted, a lock is waited for, and another one is renewed and then dropped: the first wait opens a
-connection, the first renewal one of the watchdog's, the first withdrawal another. On a machine that stalls, a
+Before anything is counted, a lock is waited for, twice, and another one is renewed and then dropped: the first waits
+open connections, the first renewal one of the watchdog's, the first withdrawal another. On a machine that stalls, a
 cycle may be renewed, and a claim whose wait was too short is withdrawn.
 """
 
@@ -70,6 +70,8 @@ def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis, cycles: 
             blocker.release()
             waiting.result().release()
         blocker = others.lock("busy").acquire()
+        with unreachable_allowed():
+            assert locks.lock("busy").try_acquire(timeout=0.1) is None  # it also asks, so it has two connections
         lease = locks.lock("dropped", ttl=LASTING).acquire()
         eventually(renewed(lease))
         with pytest.warns(ResourceWarning, match="dropped"):

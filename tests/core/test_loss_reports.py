@@ -76,6 +76,7 @@ def test_re_entries_leave_no_listeners_behind() -> None:
             for _ in range(100):
                 with lock:
                     pass
+            assert outer._hold.listeners is not None
             assert len(outer._hold.listeners) == 1
             assert len(outer._hold.handles) == 1
 

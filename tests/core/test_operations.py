@@ -39,7 +39,7 @@ def _eager_collector() -> Iterator[None]:
 @pytest.mark.usefixtures("_eager_collector")
 def test_operations_may_end_while_they_are_listed() -> None:
     """``dictionary changed size during iteration``: found by 10,000 acquires on a loaded machine."""
-    operations: Operations[int] = Operations()
+    operations: Operations[int] = Operations(lambda _: None)
     running: list[Coroutine[Any, Any, None]] = [_call() for _ in range(10_000)]
     for number, coroutine in enumerate(running):
         operations.begin(number, weakref.ref(coroutine))
@@ -50,3 +50,19 @@ def test_operations_may_end_while_they_are_listed() -> None:
     assert set(range(100, 10_000)) <= set(operations.all())
     for coroutine in running:
         coroutine.close()
+
+
+def test_operation_that_ends_while_it_is_looked_at_was_not_interrupted() -> None:
+    """Regression: the watchdog undid acquires that had just succeeded; of many tasks, some lost their leases."""
+    coroutine = _call()
+    operations: Operations[str] = Operations(lambda reference: None)
+
+    class Ending(dict[str, Any]):
+        def get(self, operation: str, default: Any = None) -> Any:
+            found = super().get(operation, default)
+            self.pop(operation, None)  # another thread, at this moment: first the operation, then its coroutine
+            coroutine.close()
+            return found
+
+    operations.running = Ending(a=weakref.ref(coroutine))
+    assert operations.interrupted() == []

@@ -86,3 +86,14 @@ def test_a_handle_that_is_dropped_twice_does_not_abandon_the_release_of_another(
         monkeypatch.setattr(core.session, "release", dropped_meanwhile)
         lease.release()
         locks.lock("a").acquire(timeout=5).release()
+
+
+def test_a_lease_that_is_not_renewed_and_was_verified_late_is_looked_at_by_its_deadline() -> None:
+    """Found by simulation: after a hint shortly before the deadline, its end was reported a third of the ttl late."""
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=60.0) as locks:
+        lease = locks.lock("a", renew=False).acquire()
+        core, grant = locks._open(), lease._hold.grant
+        with core.lock:
+            core.watchdog.watch(grant, grant.deadline - 1.0)
+        assert grant.due <= grant.deadline
+        lease.release()

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from tests.support.leaks import close_open_clients
 
 
 @pytest.fixture
@@ -27,10 +26,3 @@ def other(url: str) -> Iterator[holdfast.Client]:
     """Another client on the same store, standing for another process."""
     with holdfast.connect(url) as client:
         yield client
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _end_clients() -> Iterator[None]:
-    """Module-level functions and locks with a timeout keep their clients alive: end the threads of those clients."""
-    yield
-    close_open_clients()

@@ -166,6 +166,7 @@ def test_forked_child_sees_a_lost_lease(client: holdfast.Client) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.alone
 def test_tracking_costs_a_block_less_than_a_microsecond(client: holdfast.Client) -> None:
     """Takes the best of several measurements, because load only adds time."""
     with client.lock("outer"), client.lock("a") as lease:

@@ -69,6 +69,9 @@ PHRASES: Final[Mapping[str, str]] = {
 
 _BY_FORM: Final = {form: word for word in WORDS for form in word.forms.split()}
 _PHRASES: Final = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), pattern) for pattern in PHRASES]
+# A word that each way to write the phrase contains.
+_NEEDED: Final = ("vain", "peace", "alone", "still", "line", "told", "front", "who", "point")
+_SEARCHED: Final = tuple(zip(_PHRASES, _NEEDED, strict=True))
 _LETTERS: Final = re.compile(r"[A-Za-z]+")
 #: Words of an identifier: ``dozeUntil``, ``HTTPBell``, ``EAR``.
 _CAMEL: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -83,6 +86,8 @@ def words(text: str) -> Iterator[str]:
 def retired(path: str, text: str) -> list[str]:
     """Each retired word or phrase of one file, its name included: where it is, and what to write instead."""
     found = [f"{path}: its name: {word}" for word in words(path) if _is_retired(word, path)]
+    if not _may_have_retired(path, text):
+        return found
     for number, line in enumerate(text.splitlines(), 1):
         found += [
             f"{path}:{number}: {word}: write {_BY_FORM[word].replacement}"
@@ -94,6 +99,16 @@ def retired(path: str, text: str) -> list[str]:
         for pattern, key in _PHRASES:
             found += [f"{path}:{number}: {match[0]}: write {PHRASES[key]}" for match in pattern.finditer(spaced)]
     return found
+
+
+def _may_have_retired(path: str, text: str) -> bool:
+    """Whether the text has any of them, perhaps. Each different word is looked at once: few files have any."""
+    distinct = set(_LETTERS.findall(text))
+    small = {run.lower() for run in distinct}
+    if any(_is_retired(word, path) for word in words(" ".join(distinct))):
+        return True
+    spaced = text.replace("_", " ")
+    return any(needed in small and pattern.search(spaced) for (pattern, _), needed in _SEARCHED)
 
 
 def _is_retired(word: str, path: str) -> bool:

@@ -36,7 +36,7 @@ SERVERS: Final = {
     "shop@localhost:5432/shop": ("postgres_server", "location"),
 }
 
-LANGUAGES: Final = frozenset({"python", "console", "sh", "toml", "text"})
+LANGUAGES: Final = frozenset({"python", "console", "sh", "toml", "text", "java"})
 #: Commands of other projects that documents may name besides make, pip and holdfast.
 FOREIGN_COMMANDS: Final = frozenset({"redis-cli", "export"})
 

@@ -46,7 +46,7 @@ CI_VERBS: Final = verbs((ROOT / ".ci" / "run").read_text("utf-8"))
 
 
 def test_the_makefile_has_the_verbs_of_ci() -> None:
-    assert CI_VERBS == ["lint", "types", "test", "harness", "coverage"]
+    assert CI_VERBS == ["lint", "types", "test", "harness", "coverage", "bench-check", "interop"]
     assert set(CI_VERBS) <= TARGETS
 
 

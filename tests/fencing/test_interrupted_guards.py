@@ -176,7 +176,7 @@ def test_signal_at_any_instruction_of_an_async_guard_leaves_the_fence_free(
         waiting = other_thread.submit(enter, fence, token, lambda: None)
         injector = interrupt(partial(run_on, loop, fence, token, resource.write), number, None)
         loop.close()
-        gc.collect()  # a task and the exception that it ended with refer to each other
+        gc.collect(0)  # a task and the exception that it ended with refer to each other
         waiting.result(15)
         is_free_and_raised(fence, token, other_thread, other_process)
         if not injector.interrupted_at:

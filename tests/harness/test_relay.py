@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -77,3 +78,18 @@ def test_client_that_disconnects_during_a_black_hole_is_not_relayed(relay: Relay
         with accepted:
             accepted.settimeout(WITHIN)
             assert accepted.recv(100) == b"later"
+
+
+def test_connections_that_are_being_accepted_are_closed_with_the_relay(target: socket.socket) -> None:
+    """Left open, they would be garbage in a later test, which would fail."""
+    for _ in range(30):
+        loop = LoopThread("relay")
+        relay = Relay(loop, target.getsockname).start()
+        clients = [socket.create_connection((relay.host, relay.port)) for _ in range(5)]
+        relay.close()
+        for client in clients:
+            client.settimeout(WITHIN)
+            with contextlib.suppress(ConnectionError):
+                assert client.recv(1) == b"", "it is still open"
+            client.close()
+        loop.close()

@@ -70,4 +70,5 @@ def lose(client: Any, method: str, *losses: Loss) -> LossyRequests:
     """From now on, the client's calls of ``method`` of its session are lost in this way, one after another."""
     core = client._open()
     core.session = lossy = LossyRequests(core.session, method, list(losses))
+    core.direct = None  # every request goes through the session's methods
     return lossy

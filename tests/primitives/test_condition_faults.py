@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._core import parking, states
+from holdfast._core import parking, shared_looks, states
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.memory import registers as memory_registers
 from holdfast.engines.registers import Guard, RegisterKey, Stale
-from holdfast.primitives import waiting
 from holdfast.primitives.guarded_register import registers_of
 from tests.support.waiting import eventually
 
@@ -26,7 +25,7 @@ from tests.support.waiting import eventually
 def url(monkeypatch: pytest.MonkeyPatch) -> str:
     """A store whose waiters look often, and are soon counted as gone."""
     monkeypatch.setattr(memory_registers, "PRESENCE", 0.5)
-    monkeypatch.setattr(waiting, "_LOOK", 0.05)
+    monkeypatch.setattr(shared_looks, "_LOOK", 0.05)
     monkeypatch.setattr(parking, "_MEANWHILE", 0.1)
     return f"memory:{uuid.uuid4().hex}"
 
@@ -244,7 +243,7 @@ class Unreliable:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._registers, name)
-        if name == "listener":
+        if name in ("listener", "fused"):
             return method
 
         async def call(*arguments: Any, **keywords: Any) -> Any:
@@ -368,4 +367,4 @@ def test_a_store_that_may_have_happened_is_not_reported_as_a_mere_loss(clients: 
     run(register.load())
     register.registers = Overtaken(hold)
     with pytest.raises(holdfast.OutcomeUnknown):
-        run(register.store(value=b"{}"))
+        run(register.store(register.written(b"{}")))

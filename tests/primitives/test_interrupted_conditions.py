@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import uuid
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast._core.core import Core
-from tests.support.signal_injector import InjectedInterrupt, SignalInjector
+from tests.support.signal_injector import HandlerInjector, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
@@ -170,3 +171,31 @@ def test_an_operation_of_a_monitor_interrupted_anywhere_changes_all_or_nothing()
         eventually(lambda: monitor.both() in {(0, 0), (1, 0), (1, 1)})
 
     assert interrupt_everywhere(scenario) > 200
+
+
+def test_a_signal_handler_cannot_wait_inside_a_wait_for_the_same_lock() -> None:
+    """Regression: its wait gave up the lock, so the outer one was refused by the engine, with a wrong reason."""
+    refused = 0
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}") as client:
+        lock = client.lock("a")
+        condition = client.condition(lock)
+
+        def handle() -> None:
+            nonlocal refused
+            try:
+                condition.wait(timeout=0)
+            except holdfast.UsageError as error:
+                refused += "signal handler" in str(error)
+            except holdfast.NotHeld:
+                pass  # the outer wait has given it up
+
+        for number in itertools.count(0, STEP):
+            with lock as lease:
+                injector = HandlerInjector(number, handle)
+                with injector:
+                    assert not condition.wait(timeout=0)
+                assert lease.held
+            if not injector.handled:
+                break
+    assert number > 100
+    assert refused > 30

@@ -120,7 +120,10 @@ def test_lock_lost_while_a_later_one_was_waited_for_fails_the_acquire(client: ho
 
     thread = threading.Thread(target=wait)
     thread.start()
-    eventually(lambda: client.break_("a"))
+    core = client._opened
+    assert core is not None
+    eventually(lambda: core.queue.waiting("b") == 1)
+    assert client.break_("a")
     held.release()
     thread.join()
     (error,) = outcome

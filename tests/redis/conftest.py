@@ -30,3 +30,9 @@ def start_sentinel() -> Iterator[Callable[..., Sentinel]]:
     """``start_sentinel(master)`` starts a sentinel that watches this server; further arguments as for Sentinel."""
     with ExitStack() as ending:
         yield lambda master, *config, kind=Sentinel, **settings: ending.enter_context(kind(master, *config, **settings))
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiter for a lock watches it from the beginning, and not only after a while without a push."""
+    monkeypatch.setattr("holdfast.engines.redis.waiting.seats.ONLY_WAIT", 0.0)

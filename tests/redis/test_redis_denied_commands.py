@@ -20,6 +20,7 @@ from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from tests.redis.support import TIMEOUT, Other, command, keeper_of, make_attempt, on, renewed
 from tests.servers.redis import RedisServer
+from tests.support.soak import soak
 from tests.support.waiting import eventually
 
 #: A failed publish does not fail a release: the lock is free nevertheless.
@@ -165,7 +166,7 @@ def _engine(server: RedisServer, *denied: str) -> RedisEngine:
     _ALL_ACTS,
     ids=[f"{act.__name__.strip('_')}-{mode.label}" for act, _, _, mode in _ALL_ACTS],
 )
-@pytest.mark.parametrize("api", ["sync", "async"])
+@pytest.mark.parametrize("api", ["sync", soak("async", reason="the scripts are the same, and the refusals too")])
 def test_denying_any_command_leaves_no_key_without_a_ttl(
     act: Act, script: Script, held: bool, mode: Mode, api: str, redis_server: RedisServer
 ) -> None:
@@ -202,7 +203,7 @@ def test_refused_acquire_leaves_the_lock_free(denied: tuple[str, ...], redis_ser
         other.hold(_NAME)
 
 
-@pytest.mark.parametrize("denied", ["pexpire", "hset", "set", "zadd"])
+@pytest.mark.parametrize("denied", ["pexpire", "hset", "incrby", "zadd"])
 def test_refused_acquire_takes_no_permit(denied: str, redis_server: RedisServer) -> None:
     with Other(redis_server.url) as other:
         run(other.session.resize(_NAME, 3, TIMEOUT))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
+import uuid
+from collections.abc import Iterator
 
 import pytest
 
@@ -213,6 +216,7 @@ def test_multi_server_scripts_remove_the_ttl_too(script: Script, last: int, redi
 
 
 @sync_and_async
+@pytest.mark.usefixtures("hurried")
 async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -> None:
     held, waits, over = make_attempt("a"), make_attempt("a"), make_attempt("b")
     await token_of(session, held)
@@ -407,3 +411,100 @@ def test_one_session_serves_many_threads(redis_server: RedisServer) -> None:
 
         asyncio.run(main())
     assert redis_server.client().keys("job-*") == []
+
+
+def acquired_directly(session: RedisSession, name: str, owner: str, ttl: float = 30.0) -> object:
+    return session.acquire_directly(name, owner, b"{}", ttl, TIMEOUT)
+
+
+@pytest.fixture
+def blocking(redis_server: RedisServer) -> Iterator[RedisSession]:
+    with Other(redis_server.url) as client:
+        yield client.session
+
+
+def owner() -> str:
+    return f"{uuid.uuid4()}:{random.getrandbits(62)}"
+
+
+def test_direct_grant_has_the_layout_of_any_other(blocking: RedisSession, redis_server: RedisServer) -> None:
+    client, ours, other = redis_server.client(), owner(), owner()
+    token = acquired_directly(blocking, "job", ours)
+    assert isinstance(token, int)
+    assert client.hgetall("job") == {ours.encode(): b"1"}
+    assert 20_000 < client.pttl("job") <= 30_000
+    assert client.get("redisson_lock_token:{job}") == b"%d" % token
+    assert client.pttl("redisson_lock_token:{job}") > 0  # also for a name that was never used
+    (holder,) = run(blocking.inspect("job", TIMEOUT)).holders
+    assert (holder.owner, holder.token) == (ours, token)
+    assert holder.since == pytest.approx(token / 1e6)
+    assert isinstance(acquired_directly(blocking, "job", other), Busy)
+    assert blocking.release_directly("job", other, TIMEOUT) is Found.STOLEN
+    assert blocking.release_directly("job", ours, TIMEOUT) is Found.OURS
+    assert blocking.release_directly("job", ours, TIMEOUT) is Found.GONE
+
+
+@pytest.mark.parametrize("counter", [b"9999999999999998", b"17", b"1794900000000000x", b"text"])
+def test_counter_that_is_not_in_order_is_left_to_the_full_script(
+    blocking: RedisSession, redis_server: RedisServer, counter: bytes
+) -> None:
+    client = redis_server.client()
+    client.set("redisson_lock_token:{job}", counter, px=90_000)
+    assert acquired_directly(blocking, "job", owner()) is None
+    assert client.get("redisson_lock_token:{job}") == counter
+    assert 0 < client.pttl("redisson_lock_token:{job}") <= 90_000
+    assert client.exists("job") == 0
+
+
+def test_direct_grants_refresh_the_counter_once_in_a_while(blocking: RedisSession, redis_server: RedisServer) -> None:
+    client, key = redis_server.client(), "redisson_lock_token:{job}"
+    token = acquired_directly(blocking, "job", owner())
+    assert isinstance(token, int)
+    full = client.pttl(key)
+    for age, refreshed in ((1.0, False), (full / 1000 / 10, True)):
+        client.delete("job")
+        client.set(key, int(token - age * 1e6), px=int(full / 2))
+        assert isinstance(acquired_directly(blocking, "job", owner()), int)
+        assert (client.pttl(key) > full / 2) is refreshed
+
+
+def test_direct_grant_gives_no_ttl_to_the_counter_of_java(blocking: RedisSession, redis_server: RedisServer) -> None:
+    client, key = redis_server.client(), "redisson_lock_token:{job}"
+    client.set(key, int((time.time() - 40 * 86400) * 1e6))
+    assert isinstance(acquired_directly(blocking, "job", owner()), int)
+    assert client.pttl(key) == -1
+
+
+def test_direct_grant_removes_the_ttl_of_a_counter_if_none_is_wanted(
+    redis_server: RedisServer,
+) -> None:
+    client, key = redis_server.client(), "redisson_lock_token:{job}"
+    client.set(key, 1794900000000000, px=90_000)
+    with Other(redis_server.url, token_ttl=None) as keeping:
+        assert isinstance(acquired_directly(keeping.session, "job", owner()), int)
+        assert client.pttl(key) == -1
+        client.delete("job")
+        client.set(key, 9999999999999998)
+        assert acquired_directly(keeping.session, "job", owner()) is None
+        assert client.get(key) == b"9999999999999998"
+
+
+def test_repeated_or_withdrawn_direct_acquire_has_no_effect(blocking: RedisSession, redis_server: RedisServer) -> None:
+    client, ours = redis_server.client(), owner()
+    token = acquired_directly(blocking, "job", ours)
+    assert acquired_directly(blocking, "job", ours) is None  # its own: acquire.lua answers with the same token
+    assert client.get("redisson_lock_token:{job}") == str(token).encode()
+    client.delete("job")
+    client.set(f"holdfast_lock:{{job}}:gone:{ours}", "1")
+    assert acquired_directly(blocking, "job", ours) is None
+    assert client.exists("job") == 0
+
+
+def test_direct_acquire_of_a_name_of_another_kind_is_left_to_the_full_script(
+    blocking: RedisSession, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    client.hset("job", mapping={"mode": "read", owner(): 1})
+    assert acquired_directly(blocking, "job", owner()) is None
+    client.set("text", "another library's")
+    assert acquired_directly(blocking, "text", owner()) is None

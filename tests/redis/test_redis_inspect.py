@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from holdfast._runtime import clock
 from holdfast.engines.base import Granted, Waiter
 from holdfast.engines.redis.session import RedisSession
@@ -82,6 +84,7 @@ async def test_many_names_are_listed_once_each(session: RedisSession, server: Re
 
 
 @sync_and_async
+@pytest.mark.usefixtures("hurried")
 async def test_waiter_descriptions_are_in_keys_with_a_ttl(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
@@ -99,6 +102,25 @@ async def test_waiter_descriptions_are_in_keys_with_a_ttl(session: RedisSession,
         assert len(client.keys("holdfast_queue:*")) == 2
         await contender.leave()
         assert (await session.inspect("job", TIMEOUT)).queue == ()
+
+
+@sync_and_async
+async def test_waiter_that_has_just_joined_is_shown(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        other.hold("job")
+        attempts = [make_attempt("job", description=b'{"pid": %d}' % number) for number in (1, 2)]
+        contenders = [session.contender(attempt, TIMEOUT) for attempt in attempts]
+        for contender in contenders:
+            await contender.wait(clock.now() + 0.001)
+        assert server.client().keys("holdfast_queue:*") == [b"holdfast_queue:{job}"]
+        state = await session.inspect("job", TIMEOUT)
+        assert [(waiter.owner, waiter.pid) for waiter in state.queue] == [
+            (attempts[0].owner, 1),
+            (attempts[1].owner, 2),
+        ]
+        assert state.waiters == 2
+        for contender in contenders:
+            await contender.leave()
 
 
 @sync_and_async

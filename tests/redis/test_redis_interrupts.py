@@ -4,10 +4,12 @@ request: a lock could then have two holders."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import weakref
 from asyncio import selector_events
 from collections.abc import Awaitable, Callable
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -16,9 +18,9 @@ from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.redis.attempt import RedlockAttempt
-from holdfast.engines.redis.connections import aio
+from holdfast.engines.redis.connections import aio, handshake
 from holdfast.engines.redis.connections.handshake import open_transport
-from holdfast.engines.redis.connections.settings import Server
+from holdfast.engines.redis.connections.settings import Server, from_url
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.support import TIMEOUT, Other, keeper_of, make_attempt, session_and_keeper
@@ -110,6 +112,7 @@ def test_interrupted_wait_for_replicas_keeps_replies_in_order(pair: Replication)
     assert interrupt_everywhere(pair.master, scenario) > 10
 
 
+@pytest.mark.usefixtures("hurried")
 def test_interrupted_waiter_keeps_replies_in_order(redis_server: RedisServer) -> None:
     def scenario(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         contender = session.contender(make_attempt("theirs"), TIMEOUT)
@@ -220,3 +223,29 @@ async def _answer(request: Awaitable[T]) -> T | None:
     except RequestFailed:
         return None
     return None if isinstance(answer, list) and isinstance(answer[0], RequestFailed) else answer
+
+
+def test_interrupted_handshake_leaves_no_socket_to_the_garbage_collector(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the connection of redis-py was part of a cycle until the end of its clean-up. Interrupted before, it
+    kept the socket open, and some later collection warned of it."""
+    settings = from_url(redis_server.url, {})
+    opened: list[weakref.ref[Any]] = []
+    disconnect = settings.blocking_class.disconnect
+
+    def interrupted(connection: Any) -> None:
+        if not opened:
+            opened.append(weakref.ref(connection._sock))
+            raise InjectedInterrupt
+        disconnect(connection)
+
+    monkeypatch.setattr(settings.blocking_class, "disconnect", interrupted)
+    gc.disable()
+    try:
+        with pytest.raises(InjectedInterrupt):
+            handshake._connected(settings, TIMEOUT, lambda connection: None)
+        assert opened
+        assert [each() for each in opened] == [None]
+    finally:
+        gc.enable()

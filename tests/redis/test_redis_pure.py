@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
@@ -9,12 +11,16 @@ import pytest
 import redis
 import redis.asyncio
 
-from holdfast.engines.base import Claim, Holder, RequestFailed
+from holdfast._runtime.blocking import run
+from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Claim, Found, Holder, Mode, RequestFailed, permits
+from holdfast.engines.redis import modes
+from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.connections import settings
-from holdfast.engines.redis.dialect import keys, metadata, replies
+from holdfast.engines.redis.dialect import grants, keys, leases, metadata, replies
 from holdfast.engines.redis.dialect.packing import pack
-from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing
+from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing, Packed
 from holdfast.engines.redis.engine import connect
+from holdfast.engines.redis.keeper import RedisKeeper
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused, InvalidName, UsageError
@@ -45,6 +51,30 @@ def test_name_is_found_by_its_metadata_key(name: str) -> None:
 def test_names_that_share_their_metadata_key_are_both_candidates() -> None:
     assert keys.keys_of("x").metadata == keys.keys_of("{x}").metadata
     assert set(keys.names_of("holdfast_owner:{x}")) == {"x", "{x}"}
+
+
+@pytest.mark.parametrize("name", ["plain", "with{tag}", "open{", "}closed", "{", "x" * 512, "é{ü}"])
+def test_a_renewal_names_the_lock_its_metadata_and_its_counter(name: str) -> None:
+    of = keys.keys_of(name)
+    assert keys.renewed(name) == (of.name, of.metadata, of.token)
+
+
+def test_a_renewal_of_many_locks_does_not_push_the_keys_of_others_out_of_memory() -> None:
+    """Regression: beyond 4,096 locks all keys of each were made again for each renewal, two thirds of its cost."""
+    before = keys.keys_of.cache_info()
+    leases.encode_renew([(f"renewed:{number}", "owner:1") for number in range(200)], 30.0, 60_000)
+    assert keys.keys_of.cache_info() == before
+
+
+def test_what_is_remembered_of_a_free_lock_is_small() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        remembered = [keys.Keys(f"lease:{number}") for number in range(1000)]
+        assert tracemalloc.get_traced_memory()[0] - before < 1800 * len(remembered)
+    finally:
+        tracemalloc.stop()
+    assert remembered[0].acquire is remembered[0].acquire
 
 
 # ---- replies
@@ -132,6 +162,46 @@ def test_request_from_packed_parts_equals_the_packed_request() -> None:
                 assert [*args] == [owner, *closing]
                 assert len(args) == 1 + len(closing)
                 assert args[-1] == closing[-1]
+
+
+def words_of(packed: bytes) -> list[bytes]:
+    reader = hiredis.Reader()
+    reader.feed(packed)
+    words: list[bytes] = reader.gets()
+    return words
+
+
+@pytest.mark.parametrize("description", [b"{}", b"x" * 2000])
+def test_direct_requests_contain_what_their_scripts_need(description: bytes) -> None:
+    of, encoder = keys.keys_of("job"), grants.AcquireEncoder(60_000)
+    acquire = encoder.encode_free(of.acquire_free, "owner:1", 2.5, description)
+    about = b"owner:1 " + description
+    digits = str(grants.digits_of_refresh(60_000)).encode()
+    named = [key.encode() for key in of.acquire_free]
+    assert words_of(acquire)[2:] == [b"4", *named, b"owner:1", b"2500", about, b"60000", digits]
+    release = leases.encode_release_directly(of, "owner:1", "PUBLISH")
+    assert release == leases.encode_release("job", "owner:1", "PUBLISH").packed
+
+
+@pytest.mark.parametrize("tokens, fair", [(1, False), (17, False), (1, True)])
+def test_request_to_join_is_the_same_with_and_without_an_earlier_place(tokens: int, fair: bool) -> None:
+    """It is packed from parts that are kept, unless it names an earlier place in the queue."""
+    encoder = grants.AcquireEncoder(60_000)
+    attempt = RedisAttempt(Claim("job", "owner:1", 2.5, tokens, fair, description=b"{}" * 600))
+    first, entry = encoder.encode_joining(attempt, "w1 p2 2000 7", ())
+    again, same = encoder.encode_joining(attempt, "w1 p2 2000 7", ("w0", b"entry"))
+    assert words_of(again.packed) == [*words_of(first.packed), b"w0", b"entry"]
+    assert entry == same
+    assert words_of(first.by_source())[2:] == words_of(first.packed)[2:]
+
+
+def test_request_by_source_has_the_same_keys_and_arguments() -> None:
+    of = keys.keys_of("job")
+    release = leases.encode_release_directly(of, "owner:1", "PUBLISH")
+    for call in (Packed(of.release, release), leases.encode_release("job", "owner:1", "PUBLISH")):
+        command, source, *rest = words_of(call.by_source())
+        assert (command, source.decode()) == (b"EVAL", RELEASE.source)
+        assert rest == words_of(release)[2:]
 
 
 def test_acquire_request_contains_the_fields_of_its_claim() -> None:
@@ -290,3 +360,66 @@ def test_free_lock_and_lock_with_odd_values_are_parsed() -> None:
     assert [holder.owner for holder in shared.holders] == ["r:1", "r:2"]
     assert [holder.count for holder in shared.holders] == [1, None]
     assert (shared.token, shared.remaining) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["a", "with{tag}", "é"])
+@pytest.mark.parametrize("mode", [READ, WRITE, permits(1, 5), permits(3, 0)])
+def test_direct_requests_for_shared_objects_are_those_of_an_attempt(name: str, mode: Mode) -> None:
+    owner, about = "3f1e:123456789", b'{"thread":"one"}'
+    attempt = RedisAttempt(Claim(name, owner, 2.5, description=about, mode=mode))
+    opening, packed = modes.acquire_directly(mode, name, owner, about, 2.5, 1000, "PUBLISH")
+    assert packed == modes.acquire(attempt, 1000, "PUBLISH").packed
+    assert opening.script is modes.acquire(attempt, 1000, "PUBLISH").script
+    opening, packed = modes.release_directly(mode, name, owner, "SPUBLISH")
+    assert packed == modes.release(attempt, owner, "SPUBLISH", tombstone=None).packed
+    assert opening.script is modes.release(attempt, owner, "SPUBLISH", tombstone=None).script
+
+
+# ---- renewals
+
+
+class Answering:
+    """In the place of a server. The owner says what becomes of its lease; a call with one ``unreachable`` fails."""
+
+    async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> list[Any]:
+        return [self._answer(list(call.args)[3:]) for call in calls]
+
+    def _answer(self, args: list[Any]) -> Any:
+        owners = [str(each) for each in args if ":" in str(each)]
+        if any(owner.startswith("unreachable") for owner in owners):
+            return RequestFailed("cut", may_have_happened=True)
+        return [0 if owner.startswith("gone") else 1 for owner in owners]
+
+
+def renewed(*claims: tuple[str, Mode, int]) -> list[Any]:
+    """What the keeper says of claims with these owners, modes and replicas."""
+    attempts = [
+        RedisAttempt(Claim(f"{number}", owner, 30.0, mode=mode, replicas=replicas))
+        for number, (owner, mode, replicas) in enumerate(claims)
+    ]
+    channel: Any = Answering()
+    found = run(RedisKeeper(channel, None).renew(attempts, 30.0, 1.0))
+    return ["failed" if isinstance(each, RequestFailed) else each for each in found]
+
+
+def test_each_renewed_lease_gets_its_own_answer() -> None:
+    locks = [(f"{'gone' if number % 7 == 0 else 'held'}:{number}", EXCLUSIVE, 0) for number in range(450)]
+    expected = [Found.GONE if number % 7 == 0 else Found.OURS for number in range(450)]
+    assert renewed(*locks) == expected
+    assert renewed() == []
+
+
+def test_each_renewed_lease_gets_its_own_answer_whatever_its_kind_and_replicas() -> None:
+    assert renewed(
+        ("held:1", permits(1, 5), 0),
+        ("gone:2", EXCLUSIVE, 1),
+        ("held:3", READ, 0),
+        ("gone:4", EXCLUSIVE, 0),
+        ("gone:5", READ, 0),
+        ("held:6", EXCLUSIVE, 1),
+    ) == [Found.OURS, Found.GONE, Found.OURS, Found.GONE, Found.GONE, Found.OURS]
+
+
+def test_a_batch_that_fails_does_not_touch_the_others() -> None:
+    locks = [("unreachable:1" if number == 250 else f"held:{number}", EXCLUSIVE, 0) for number in range(500)]
+    assert renewed(*locks) == [Found.OURS] * 200 + ["failed"] * 200 + [Found.OURS] * 100

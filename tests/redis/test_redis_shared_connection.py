@@ -14,11 +14,13 @@ from typing import Any, Final
 
 import pytest
 
+import holdfast.aio
 from holdfast.engines.base import Granted, RequestFailed
 from holdfast.engines.redis.connections import aio, handshake
 from holdfast.engines.redis.connections.aio import AsyncioChannel
 from holdfast.engines.redis.connections.settings import from_url
 from holdfast.engines.redis.dialect.packing import pack
+from holdfast.engines.redis.scripts import ACQUIRE_FREE, RELEASE
 from tests.redis.support import LATE, TIMEOUT, make_attempt, on_api
 from tests.servers.redis import RedisServer
 from tests.support.waiting import until
@@ -212,6 +214,24 @@ def test_unknown_script_is_sent_once(redis_server: RedisServer) -> None:
         assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1
 
     on_api("async", redis_server.url, body)
+
+
+async def test_script_that_the_server_has_forgotten_is_loaded_again_by_direct_requests(
+    redis_server: RedisServer,
+) -> None:
+    client: Any = redis_server.client()
+    async with holdfast.aio.connect(redis_server.url) as locks:
+        lock = locks.lock("job")
+        for _ in range(2):
+            await (await lock.acquire()).release()
+        client.script_flush()
+        for _ in range(2):
+            await (await lock.acquire()).release()
+        assert client.script_exists(ACQUIRE_FREE.sha, RELEASE.sha) == [True, True]
+        client.config_resetstat()
+        await (await lock.acquire()).release()
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2
+        assert "errorstat_NOSCRIPT" not in client.info("errorstats")
 
 
 async def test_unsent_request_did_not_happen(redis_server: RedisServer) -> None:

@@ -106,6 +106,15 @@ class RedisCluster(Group[ClusterNode]):
         for master in self.masters():
             master.flush()
 
+    def flush_if_ok(self) -> bool:
+        """The same, unless a node says that it, or another, does not serve its slots."""
+        masters = self.masters()
+        if not all("cluster_state:ok" in str(master.cluster("INFO")) for master in masters):
+            return False
+        for master in masters:
+            master.flush()
+        return True
+
     # ---- failover
 
     def kill_master(self, node: ClusterNode) -> None:

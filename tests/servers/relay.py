@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from holdfast.testing.connections import end_connections, stop_listening
 from tests.servers.loop_thread import LoopThread
 from tests.servers.process import Closing
 
@@ -82,8 +83,8 @@ class Relay(Closing):
 
         async def refuse() -> None:
             if self._listener is not None:
-                self._listener.close()
-                self._listener = None
+                listener, self._listener = self._listener, None
+                await stop_listening(listener)
 
         self._loop.do(refuse)
 
@@ -145,13 +146,9 @@ class Relay(Closing):
 
     async def _shut_down(self) -> None:
         if self._listener is not None:
-            self._listener.close()
+            await stop_listening(self._listener)
             self._listener = None
-        tasks = list(self._passages.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports finish closing in the next iteration of the loop
+        await end_connections(self._passages.values)
 
 
 class Passage:

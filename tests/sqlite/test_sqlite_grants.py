@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted
 from holdfast.engines.sqlite import operations, statements
+from holdfast.engines.sqlite import store as stores
 from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import InvalidName, UsageError
@@ -226,6 +228,84 @@ def test_release_without_waiters_is_one_statement(session: SqliteSession) -> Non
     connection.set_trace_callback(None)
 
 
+def pair(session: SqliteSession, owner: str, description: bytes = b"{}", ttl: float = 30.0) -> tuple[Any, ...]:
+    """The row while it is held by a direct acquire; the name is free afterwards."""
+    before = int(clock.now() * 1_000_000)
+    token = session.acquire_directly("job", owner, description, ttl, 1.0)
+    assert isinstance(token, int)
+    ((expires, stored, *row),) = session.store(clock.now()).read(
+        "SELECT expires, token, owner, process, boot, ttl, description FROM lock WHERE name = 'job'", ()
+    )
+    assert before + int(ttl * 1_000_000) <= expires <= int((clock.now() + ttl) * 1_000_000)
+    assert stored == token
+    assert session.release_directly("job", owner, 1.0) is Found.OURS
+    return tuple(row)
+
+
+def test_name_that_was_last_granted_here_is_taken_by_changing_less(session: SqliteSession) -> None:
+    pair(session, "one")
+    seen: list[str] = []
+    connection = session.store(clock.now())._connection
+    assert connection is not None
+    connection.set_trace_callback(seen.append)
+    store = session.store(clock.now())
+    assert pair(session, "two") == ("two", store.process, store.boot, 30_000_000, b"{}")
+    connection.set_trace_callback(None)
+    assert "process" not in seen[0]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param("UPDATE lock SET token = token + 1, process = 'another', boot = 'another'", id="another grant"),
+        pytest.param("INSERT INTO semaphore VALUES ('job', 1, 0); DELETE FROM semaphore", id="a semaphore"),
+        pytest.param("UPDATE lock SET ttl = 60000000", id="a longer renewal"),
+        # Of a name that was free for long; the grant is remembered here.
+        pytest.param("DELETE FROM lock", id="housekeeping"),
+    ],
+)
+def test_row_is_complete_whatever_was_done_to_it_since_the_last_grant_here(
+    session: SqliteSession, between: str
+) -> None:
+    """A grant that leaves out what it takes to be there would be of another process, or of none."""
+    pair(session, "one")
+    for statement in between.split(";"):
+        store_write(session, statement)
+    store = session.store(clock.now())
+    assert pair(session, "two") == ("two", store.process, store.boot, 30_000_000, b"{}")
+
+
+def test_row_has_the_description_and_ttl_of_its_own_grant(session: SqliteSession) -> None:
+    store = session.store(clock.now())
+    for number, (description, ttl) in enumerate([(b"{}", 30.0), (b'{"pid":1}', 30.0), (b'{"pid":1}', 5.0)] * 2):
+        owner = f"owner {number}"
+        expected = (owner, store.process, store.boot, int(ttl * 1_000_000), description)
+        assert pair(session, owner, description, ttl) == expected
+
+
+def test_busy_answer_is_two_statements_once_the_name_was_found_busy(session: SqliteSession) -> None:
+    """The attempt to take it again is not repeated by a caller that tries from time to time."""
+    pair(session, "one")
+    run(session.acquire(make_attempt("job"), 1.0))
+    assert isinstance(session.acquire_directly("job", "two", b"{}", 30.0, 1.0), Busy)
+    seen: list[str] = []
+    connection = session.store(clock.now())._connection
+    assert connection is not None
+    connection.set_trace_callback(seen.append)
+    assert isinstance(session.acquire_directly("job", "three", b"{}", 30.0, 1.0), Busy)
+    connection.set_trace_callback(None)
+    assert [statement.split()[0] for statement in seen] == ["INSERT", "SELECT"]
+
+
+def test_grants_that_are_remembered_are_few(session: SqliteSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "_MOST_REMEMBERED", 3)
+    for number in range(10):
+        session.acquire_directly(f"job {number}", "one", b"{}", 30.0, 1.0)
+        remembered = session.store(clock.now()).last_grants
+        assert (f"job {number}", 30_000_000, b"{}") in remembered
+        assert len(remembered) <= 3
+
+
 def test_row_of_another_kernel_expires_a_ttl_after_first_seen(session: SqliteSession) -> None:
     foreign = make_attempt("job", 0.3)
     run(session.acquire(foreign, 1.0))
@@ -256,7 +336,7 @@ def test_row_renewed_after_it_was_judged_is_not_taken(session: SqliteSession) ->
     assert row is not None
     run(session.renew(slow, 60.0, 1.0))
     wall = time.time_ns() // 1000
-    assert operations._try(store, 0, thief.claim, wall, row.token + 1, row.owner, row.expires) == 0
+    assert operations._try(store, 0, thief, wall, row.token + 1, row.owner, row.expires) == 0
     assert run(session.renew(slow, 1.0, 1.0)) == Found.OURS
 
 

@@ -17,6 +17,7 @@ from tests.sqlite.worker import make_attempt
 
 #: The queue table of version 0.1, and its statement that enters the queue.
 _OLD_QUEUE = """
+    DROP TRIGGER left_queue;
     DROP TABLE queue;
     CREATE TABLE queue (
         name TEXT, seq INTEGER, owner TEXT NOT NULL, process TEXT NOT NULL, boot TEXT NOT NULL,
@@ -81,6 +82,7 @@ def test_file_of_an_earlier_version_works_with_both_versions(
         assert [waiter.owner for waiter in state.queue] == ["old:1", "old:2", owner]
         assert state.queue[:2] == (Waiter("old:1"), Waiter("old:2"))
         assert state.queue[2].label == "l"
+        assert old.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'left_queue'").fetchall() == [(1,)]
         assert old.execute(statements.LEAVE, ("job", "old:1")).rowcount == 1
         assert old.execute("PRAGMA user_version").fetchall() == [(1,)]
 

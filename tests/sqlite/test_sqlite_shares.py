@@ -235,22 +235,24 @@ def test_plain_claim_of_an_earlier_version_is_kept_out(session: SqliteSession, p
     now = int(clock.now() * 1_000_000)
     taking = ("job", "old:1", store.process, store.boot, now + 10**7, 10**7, now * 2 + 10**16, 0, b"{}")
     with file(path) as old:
-        assert old.execute(statements.TAKE, (*taking, 0, None, 0)).rowcount == 0
+        assert old.execute(statements.TAKE[False], (*taking, 0, None, 0)).rowcount == 0
         ((owner, process, boot, expires, *_),) = old.execute(statements.LOOK, ("job",)).fetchall()
         assert (owner, process, boot) == ("#rwlock", "", store.boot)
         assert expires > now + 10**15
         run(session.release(reader, TIMEOUT))
-        assert old.execute(statements.TAKE, (*taking, 0, None, 0)).rowcount == 1
+        assert old.execute(statements.TAKE[False], (*taking, 0, None, 0)).rowcount == 1
     with pytest.raises(EngineRefused, match=r"in use as a lock, not as a rwlock"):
         run(session.acquire(of(READ), TIMEOUT))
 
 
 def test_lapsed_plain_lock_gives_way_to_a_reader_and_its_token_stays_the_largest(session: SqliteSession) -> None:
-    plain = make_attempt("job", 0.1)
-    granted = run(session.acquire(plain, TIMEOUT))
-    assert isinstance(granted, Granted)
+    held = make_attempt("job")
+    run(session.acquire(held, TIMEOUT))
     with pytest.raises(EngineRefused, match="rwlock"):
         run(session.acquire(of(WRITE), TIMEOUT))
+    run(session.release(held, TIMEOUT))
+    granted = run(session.acquire(make_attempt("job", 0.1), TIMEOUT))
+    assert isinstance(granted, Granted)
     start = clock.now()
     while run(session.inspect("job", TIMEOUT)).holders:
         assert clock.now() < start + TIMEOUT
@@ -318,3 +320,27 @@ def test_read_inside_a_write_that_has_ended_waits_like_others(session: SqliteSes
     run(session.release(writer, TIMEOUT))
     take(session, WRITE)
     assert is_busy(session, nested)
+
+
+@pytest.mark.parametrize("statement", [share_statements.AROUND, share_statements.GRANT[ONE.label]])
+def test_what_a_waiter_asks_does_not_grow_with_the_queue(statement: str, session: SqliteSession, path: str) -> None:
+    """Each of many waiters asks several times a second: else the work would grow with the square of their number."""
+    take(session, permits(2, 2))
+    last = of(ONE)
+    store = session.store(clock.now())
+    now = int(clock.now() * 1_000_000)
+    entry = (store.process, store.boot, now + 60_000_000, "", 0, b"{}", ONE.label, 1, "job")
+    steps = dict[int, int]()
+    for waiting in (20, 400):
+        run(session.acquire(last, TIMEOUT))
+        for number in range(waiting):
+            store.write(statements.ENQUEUE, ("job", f"{waiting}-{number}", *entry))
+        store.write(statements.LEAVE, ("job", last.owner))
+        store.write(statements.ENQUEUE, ("job", last.owner, *entry))
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            counted = list[None]()
+            connection.set_progress_handler(lambda counted=counted: counted.append(None), 1)  # type: ignore[misc]
+            connection.execute(statement, shares._facts(store, now, last)).fetchall()
+            connection.rollback()
+        steps[waiting] = len(counted)
+    assert steps[400] < 2 * steps[20]

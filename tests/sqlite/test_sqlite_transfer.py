@@ -67,8 +67,8 @@ def test_ticket_is_used_once(session: SqliteSession) -> None:
 
 
 def test_ticket_whose_time_is_over_is_void_although_no_claim_has_come_since(session: SqliteSession) -> None:
-    holder, _ = held(session, ttl=0.1)
-    detached = ticket(0.1)
+    holder, _ = held(session, ttl=1.0)
+    detached = ticket(1.0)
     given(session, detached, holder.owner)
     eventually(lambda: not run(session.inspect("job", TIMEOUT)).holders)
     assert run(session.transfer(make_attempt("job"), detached.owner, TIMEOUT)) is Found.GONE

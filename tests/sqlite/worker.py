@@ -31,6 +31,8 @@ from holdfast.engines.sqlite.engine import connect
 
 #: Poll interval of a waiter that must be woken by a message.
 NEVER = 120.0
+#: Grants, however long they take on a busy machine.
+_FEW = 6
 
 _IDENTITY = uuid.uuid4().hex
 _numbers = itertools.count(1)
@@ -111,11 +113,11 @@ def join_register(session: Session[Any], name: str, waiter: str) -> None:
 
 
 def read_and_write(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
-    """Reads and writes in turn; returns the number of grants, and what a reader saw beside a writer or a writer beside
-    any other."""
+    """Reads and writes in turn, for as long and a few times at least; returns the number of grants, and what a reader
+    saw beside a writer or a writer beside any other."""
     grants, errors = 0, []
     until = clock.now() + seconds
-    while clock.now() < until:
+    while clock.now() < until or grants < _FEW:
         mode = READ if grants % 2 else WRITE
         attempt = make_attempt(name, mode=mode)
         assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
@@ -128,10 +130,10 @@ def read_and_write(session: Session[Any], name: str, seconds: float) -> dict[str
 
 
 def take_permits(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
-    """Takes one or two of three permits, again and again."""
+    """Takes one or two of three permits, for as long and a few times at least."""
     grants, errors = 0, []
     until = clock.now() + seconds
-    while clock.now() < until:
+    while clock.now() < until or grants < _FEW:
         attempt = make_attempt(name, mode=permits(1 + grants % 2, 3))
         assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
         grants += 1

@@ -30,6 +30,11 @@ class Call:
     def done(self) -> bool:
         return not self._thread.is_alive()
 
+    @property
+    def thread(self) -> int | None:
+        """The identifier of its thread."""
+        return self._thread.ident
+
     def result(self, within: float = 5.0) -> Any:
         self._thread.join(within)
         assert self.done, f"not done within {within:g} s"

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import holdfast
+from tests.support.processes import end_child
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,16 +77,8 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if self._process.poll() is None:
-            self.wake()
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        end_child(self._process)
         self._process.stdout.close()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Final
@@ -34,6 +36,19 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def end_child(child: subprocess.Popen[str], within: float = 10.0) -> None:
+    """End a child that reads commands until its input is closed; by SIGKILL, if it does not end. It may be frozen."""
+    assert child.stdin is not None
+    if child.poll() is None:
+        child.send_signal(signal.SIGCONT)
+    child.stdin.close()
+    try:
+        child.wait(within)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait(within)
 
 
 class Death:

@@ -64,6 +64,10 @@ class World:
     def now(self) -> float:
         return self._runtime.now()
 
+    @property
+    def has_tasks(self) -> bool:
+        return isinstance(self._runtime, AsyncioRuntime)
+
     def key(self, part: str = "condition:", name: str = "", *, durable: bool = False) -> RegisterKey:
         return RegisterKey(f"{self._prefix}{name}", part, durable)
 
@@ -291,7 +295,9 @@ async def an_equal_token_of_another_owner_is_another_guard(world: World) -> None
 async def tokens_are_compared_as_numbers(world: World) -> None:
     key = world.key()
     guard, _ = await world.enter(key)
-    for smaller in {9, guard.token - 1} - {guard.token}:
+    while guard.token < 10:  # the first locks of a new server
+        guard, _ = await world.enter(key)
+    for smaller in (9, guard.token - 1):
         earlier = Guard(smaller, f"{uuid.uuid4()}:{secrets.randbits(63)}")
         assert await world.registers.load(key, earlier, TIMEOUT) == Stale(guard.token, 0)
 
@@ -344,7 +350,8 @@ async def registers_with_unusual_names_are_separate(world: World) -> None:
         assert stored == 1, key
     for number, key in enumerate(keys):
         cell = await world.others.peek(key, TIMEOUT)
-        assert cell == Cell(b"%d" % number, "", 1, frozenset({f"w{number}"})), key
+        assert cell[:3] == (b"%d" % number, "", 1), key
+        assert cell.present <= {f"w{number}"}, key  # the first have not looked for long
 
 
 # -- waiters -------------------------------------------------------------------------------------------------------
@@ -435,6 +442,37 @@ async def a_notified_waiter_that_is_gone_leaves_an_orphan_to_the_others_of_its_c
 
 
 @_case
+async def one_look_for_several_waiters_tells_the_same_as_one_for_each(world: World) -> None:
+    key = world.key()
+    asked = ["z9", "a1", "b2", "here", "stranger", "full", "1"]
+    queues = ["", "empty=z9:W;full=a1:W,b2:W,here:W", "empty=z9:W;full=a1:W,b2:W,here:N"]
+    for queue in [*queues, "empty=z9:W;full=gone:N,a1:W,absent:W,b2:W,here:N", queues[1]]:
+        await world.enqueue(key, queue)
+        for _ in range(2):  # an engine may remember what it has seen
+            together = await world.registers.look_all(key, asked, TIMEOUT)
+            alone = {waiter: await world.registers.look(key, waiter, TIMEOUT) for waiter in asked}
+            found = {waiter: together.get(waiter, Look(Standing.NOT_QUEUED)) for waiter in asked}
+            assert {waiter: look.standing for waiter, look in found.items()} == {
+                waiter: look.standing for waiter, look in alone.items()
+            }
+            assert [look for look in found.values() if look.orphan] == [look for look in alone.values() if look.orphan]
+
+
+@_case
+async def one_look_for_many_waiters_makes_them_all_present(world: World) -> None:
+    key = world.key()
+    many = [f"{number:016x}" for number in range(300)]
+    await world.enqueue(key, "full=" + ",".join(f"{waiter}:W" for waiter in many))
+    looks = await world.registers.look_all(key, many[:3], TIMEOUT)
+    assert {looks[waiter].standing for waiter in many[:3]} == {Standing.WAITING}
+    assert (await world.others.peek(key, TIMEOUT)).present == set(many[:3])
+    for _ in range(2):
+        looks = await world.registers.look_all(key, many, TIMEOUT)
+        assert {looks[waiter].standing for waiter in many} == {Standing.WAITING}
+    assert (await world.others.peek(key, TIMEOUT)).present == set(many)
+
+
+@_case
 async def the_own_notification_is_no_orphan(world: World) -> None:
     key = world.key()
     await world.enqueue(key, "full=a1:N")
@@ -485,6 +523,42 @@ async def a_wake_up_before_the_sleep_is_not_missed(world: World) -> None:
 
 
 @_case
+async def an_ended_wait_returns_once_and_loses_no_wake_up(world: World) -> None:
+    key = world.key()
+    guard, version = await world.enqueue(key, "=w1:W")
+    listener = world.registers.listener(key, "w1")
+    await listener.arm()
+    listener.end_wait()
+    await world.is_woken(listener)
+    await world.is_not_woken(listener)
+    assert await world.others.store(key, guard, version, TIMEOUT, wake=["w1"]) == version + 1
+    if world.has_tasks:
+        await asyncio.sleep(_A_MOMENT)  # it has arrived
+    listener.end_wait()
+    await world.is_woken(listener)
+    await world.is_woken(listener)
+    listener.close()
+    listener.end_wait()
+
+
+@_case
+async def the_wait_of_a_task_can_be_ended_while_it_sleeps(world: World) -> None:
+    if not world.has_tasks:
+        return
+    key = world.key()
+    await world.enqueue(key, "=w1:W")
+    listener = world.registers.listener(key, "w1")
+    await listener.arm()
+    for _ in range(3):
+        sleeps = asyncio.create_task(world.is_woken(listener))
+        await asyncio.sleep(_A_MOMENT)
+        assert not sleeps.done()
+        listener.end_wait()
+        await sleeps
+    listener.close()
+
+
+@_case
 async def a_refused_store_wakes_no_waiter(world: World) -> None:
     key = world.key()
     guard, version = await world.enqueue(key, "=w1:W")
@@ -497,7 +571,7 @@ async def a_refused_store_wakes_no_waiter(world: World) -> None:
 
 @_case
 async def a_listener_for_all_changes_is_woken_by_stores_and_swaps(world: World) -> None:
-    key, elsewhere = world.key("latch"), world.key("latch", "2")
+    key, elsewhere = world.key("barrier"), world.key("latch", "2")
     listener, apart = world.others.listener(key, None), world.others.listener(elsewhere, None)
     await listener.arm()
     await apart.arm()
@@ -532,7 +606,7 @@ async def a_closed_listener_is_not_needed_any_more(world: World) -> None:
 
 @_case
 async def one_of_two_swaps_wins(world: World) -> None:
-    key = world.key("latch")
+    key = world.key("barrier")
     assert await world.registers.swap(key, 0, b"first", TIMEOUT) == Cell(b"first", "", 1)
     assert await world.others.swap(key, 0, b"second", TIMEOUT) == Cell(b"first", "", 1)
     assert await world.others.swap(key, 1, b"second", TIMEOUT) == Cell(b"second", "", 2)
@@ -541,7 +615,7 @@ async def one_of_two_swaps_wins(world: World) -> None:
 
 @_case
 async def a_repeated_swap_finds_what_it_wrote(world: World) -> None:
-    key = world.key("latch")
+    key = world.key("barrier")
     for _ in range(2):
         assert await world.registers.swap(key, 0, b"mine", TIMEOUT) == Cell(b"mine", "", 1)
 

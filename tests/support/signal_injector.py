@@ -1,6 +1,6 @@
 """Signals at chosen places and moments, as Ctrl-C or a signal handler would interrupt a caller.
 
-``SignalInjector`` raises at the n-th place where the calling thread would handle a signal, and again some lines later.
+``SignalInjector`` raises at the n-th place where the calling thread would handle a signal, perhaps twice.
 ``HandlerInjector`` calls a handler there, which returns. ``interrupting`` raises after a time.
 """
 
@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 import holdfast
+from holdfast._core.watchdog import Watchdog
 
 SOURCE = str(Path(holdfast.__path__[0]))
+_FINALISERS: Final = frozenset({"__del__", Watchdog.call_interrupted.__name__})
 
 
 class InjectedInterrupt(KeyboardInterrupt):
@@ -26,13 +28,13 @@ class InjectedInterrupt(KeyboardInterrupt):
 
 class SignalInjector:
     """Raises InjectedInterrupt at the ``first``-th place where the calling thread, inside ``places``, would handle a
-    signal, and again ``then`` lines later (None: only once), while it cleans up.
+    signal, and again at the ``then``-th such place after it (None: only once), while it cleans up.
 
     Such places are where a function begins and where a call of something written in C has returned. (Loops too.)
     """
 
     def __init__(self, first: int, then: int | None = None, places: tuple[str, ...] = (SOURCE,)) -> None:
-        self._left = first
+        self._left: int | None = first
         self._then = then
         self._places = places
         self._place: FrameType | None = None
@@ -52,26 +54,28 @@ class SignalInjector:
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         # It only notes the place: raised from here, an exception corrupts the stack of CPython 3.11 now and then.
         self._place = frame if event in ("call", "c_return") else None
-        if self.interrupted_at and self._then is not None:
+        if self.interrupted_at and self._left is not None and not self._is_elsewhere(frame):
             sys.settrace(self._trace)  # CPython removes a trace function that raises
+            frame.f_trace = self._begin(frame)
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if self._is_elsewhere(frame):
-            return None
-        frame.f_trace_opcodes = True
-        if not self.interrupted_at:
-            if event == "opcode" and self._place is frame:
-                self._place = None
-                if not _is_finalising(frame):
-                    self._left -= 1
-                    if self._left < 0:
-                        self._interrupt(frame)
-        elif event == "line" and self._then is not None and not _is_finalising(frame):
-            self._then -= 1
-            if self._then < 0:
-                self._then = None
-                self._interrupt(frame)
-        return self._trace
+        return None if self._is_elsewhere(frame) else self._begin(frame)
+
+    def _begin(self, frame: FrameType) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "opcode" and self._place is frame and self._left is not None:
+            self._place = None
+            if not _is_finalising(frame):
+                self._left -= 1
+                if self._left < 0:
+                    self._left, self._then = self._then, None
+                    if self._left is None:
+                        sys.setprofile(None)  # that was the last one: the rest runs at full speed
+                    self._interrupt(frame)
+        return self._step
 
     def _interrupt(self, frame: FrameType) -> None:
         code = frame.f_code
@@ -83,9 +87,9 @@ class SignalInjector:
 
 
 def _is_finalising(frame: FrameType | None) -> bool:
-    """Whether it is a finaliser or called by one: there Python itself swallows what is raised."""
+    """Whether it is a finaliser, or called by one: there Python itself swallows what is raised."""
     while frame is not None:
-        if frame.f_code.co_name == "__del__":
+        if frame.f_code.co_name in _FINALISERS:
             return True
         frame = frame.f_back
     return False

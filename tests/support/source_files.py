@@ -12,7 +12,7 @@ TESTS: Final = Path(__file__).parents[1]
 #: The folders below tests/. A test belongs to the engine or layer that it tests.
 FOLDERS: Final = frozenset(
     {
-        "cli", "compat", "config", "conformance", "core", "decorator", "docs", "fencing", "harness", "interop",
+        "bench", "cli", "compat", "config", "conformance", "core", "decorator", "docs", "fencing", "harness", "interop",
         "memory", "observer", "primitives", "redis", "security", "servers", "simulation", "sqlite", "support", "typing",
         "zookeeper",
     }

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
 import holdfast
-from holdfast._runtime.blocking import run
-from holdfast.engines.base import Busy, Claim, Found, Granted, Kind, Mode
+from holdfast.engines.base import Kind
 from holdfast.engines.zookeeper import layout, order
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
@@ -145,21 +144,6 @@ def test_claim_of_another_kind_is_refused_and_leaves_nothing(
     eventually(lambda: sorted(plain.get_children(f"{BASE}/a")) == before)
     assert lease.held
     lease.release()
-
-
-def test_an_election_has_the_nodes_of_curators_leader_latch(connect: Connect, plain: KazooClient) -> None:
-    locks = connect()
-    locks.ping()
-    assert locks._opened is not None
-    session = locks._opened.session
-    attempt = session.attempt(Claim("a", f"{uuid.uuid4()}:1", 30.0, mode=Mode(Kind.ELECTION)))
-    theirs = java(plain, "a", "latch-")
-    assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Busy)
-    plain.delete(theirs)
-    assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Granted)
-    assert re.fullmatch(f"{ID}latch-[0-9]{{10}}", nodes(plain, "a")[0])
-    assert locks.inspect("a").kind == "election"
-    assert run(session.release(attempt, LONG_TIMEOUT)) is Found.OURS
 
 
 def test_of_two_kinds_that_meet_the_later_is_refused() -> None:

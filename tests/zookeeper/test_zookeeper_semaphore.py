@@ -73,6 +73,7 @@ def test_permits_of_java_count_and_its_place_in_the_queue_is_respected(connect: 
     state = locks.inspect("a")
     assert (state.kind, state.size, state.free) == ("semaphore", 2, 0)
     assert {holder.owner for holder in state.holders} == {ours.owner, theirs.rpartition("/")[2]}
+    assert [holder.count for holder in state.holders] == [1, 1]
     ours.release()
     head = java(plain, "locks", "lock-")
     waiting = Call(semaphore.acquire)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -91,12 +92,16 @@ def test_report_of_wrong_settings(jobs: Jobs, url: str, outcome: str) -> None:
 @pytest.mark.alone
 def test_embedded_engine_run_starts_in_150_ms(jobs: Jobs, tmp_path: Path) -> None:
     settings = jobs.environment | {"PYTHONPYCACHEPREFIX": str(tmp_path / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
-    taken = []
+    taken, bare = [], []
     for _ in range(12):
         began = time.perf_counter()
         assert jobs.run("x", "--", "true", env=settings, stdout=subprocess.DEVNULL).returncode == 0
         taken.append(time.perf_counter() - began)
-    assert min(taken) < 0.150
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "pass"], env=settings, check=True)
+        bare.append(time.perf_counter() - began)
+    # Python itself starts in 10 ms. On a machine that takes longer for that, so may the command.
+    assert min(taken) < 0.150 * max(1.0, min(bare) / 0.010)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_failed_release_warns_and_keeps_the_exit_code_of_the_command(jobs: Jobs,
 
 
 def test_max_hold_stops_the_command_in_time_and_exits_with_79(jobs: Jobs) -> None:
-    done = jobs.run("--max-hold", "1s", "--grace", "300ms", "x", "--", "sh", "-c", FOREVER)
+    done = jobs.run("--max-hold", "3s", "--grace", "2s", "x", "--", "sh", "-c", FOREVER)
     assert done.returncode == 79
     assert "(max_hold)" in done.stderr
     assert "died of signal 15" in done.stderr

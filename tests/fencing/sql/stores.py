@@ -92,7 +92,8 @@ class _AsyncCursorWork(AsyncWork):
 class SqliteStore(Store):
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Work]:
-        with closing(sqlite3.connect(self.place)) as db, db:
+        # Of many writers on a busy machine, one may wait for long: SQLite serves them in no order.
+        with closing(sqlite3.connect(self.place, timeout=60)) as db, db:
             yield _CursorWork(db)
 
 

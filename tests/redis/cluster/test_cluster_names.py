@@ -11,7 +11,7 @@ from redis.crc import key_slot
 
 import holdfast
 from holdfast.engines.redis import engine as one_server
-from holdfast.engines.redis.dialect.keys import keys_of, prefixed
+from holdfast.engines.redis.dialect.keys import keys_of, prefixed, renewed
 from holdfast.errors import InvalidName
 from tests.redis.cluster.support import engine_for
 
@@ -30,7 +30,7 @@ def belonging(name: str) -> list[str]:
     waiter = keys.waiter("0f0f")
     probes = [f"{prefixed('holdfast_probe', watched)}:aa" for watched in (name, waiter)]
     tombstones = [f"{prefix}:gone:{owner}" for prefix in (keys.acquire[-1], keys.release[-1], keys.join[-1])]
-    sets = [*keys.acquire, *keys.release, *keys.raise_, *keys.join, *keys.inspect, *keys.renew]
+    sets = [*keys.acquire, *keys.release, *keys.raise_, *keys.join, *keys.inspect, *renewed(name)]
     return [*sets, keys.channel, keys.queue, waiter, *probes, *tombstones]
 
 

@@ -47,7 +47,7 @@ def test_new_slot_table_replaces_the_old_one() -> None:
     table.moved(99, C)
     assert (table.owners[98], table.owners[99], table.stale) == (A, C, True)
     table.learn([(0, 50, B)])
-    assert (table.owners[50], table.owners[51], table.places()) == (B, None, [B])
+    assert (table.owners[50], table.owners[51], table.places()) == (B, None, (B,))
 
 
 def test_server_with_failures_is_asked_last() -> None:
@@ -136,7 +136,7 @@ async def test_hundreds_of_callers_with_a_stale_table_scan_the_slots_once(
     walks: list[Table] = []
     walk = Table.places
 
-    def counted(table: Table) -> list[Place]:
+    def counted(table: Table) -> Sequence[Place]:
         walks.append(table)
         return walk(table)
 

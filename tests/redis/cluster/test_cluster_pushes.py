@@ -44,6 +44,7 @@ async def test_slot_move_during_unsubscribe_keeps_replies_in_order(cluster: Redi
         await channel.close()
 
 
+@pytest.mark.usefixtures("hurried")
 @APIS
 def test_slot_that_moved_away_and_back_is_subscribed_again(api: str, cluster: RedisCluster) -> None:
     source = cluster.master_of("job")

@@ -109,6 +109,17 @@ def test_release_is_published_as_configured(api: str, mode: str, cluster: RedisC
         assert plain.received_before(lambda: master.ask("PUBLISH", CHANNEL, "over")) == (MODES[mode] != "SPUBLISH")
 
 
+@APIS
+async def test_break_as_the_first_request_of_a_client_is_published_to_shards(api: Api, cluster: RedisCluster) -> None:
+    """The client does not know yet what the servers can, and Java's waiters subscribe to shards."""
+    async with open_clients(api) as ours:
+        await ours.acquire(ours.connect(cluster.url), "job")
+        operator, master = ours.connect(cluster.url), cluster.master_of("job")
+        with Subscriber(master, "SSUBSCRIBE") as sharded:
+            assert await ours.do(lambda: operator.break_("job"))
+            assert sharded.received_before(lambda: master.ask("SPUBLISH", CHANNEL, "over"))
+
+
 class Subscriber:
     """A subscriber that is not a holdfast client."""
 
@@ -151,6 +162,7 @@ def test_servers_without_sharded_channels_use_the_plain_channel(api: str, cluste
         on(url, api, body)
 
 
+@pytest.mark.usefixtures("hurried")
 @APIS
 def test_end_of_a_moved_subscription_is_not_taken_for_a_reply(api: str, cluster: RedisCluster) -> None:
     """The server ends it by an unsolicited push on a connection where replies are awaited."""

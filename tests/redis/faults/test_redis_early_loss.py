@@ -113,9 +113,9 @@ def test_short_hold_costs_no_extra_command_and_longer_hold_one(redis_server: Red
             with locks.lock(f"job-{number % 3}"):
                 pass
             long += time.monotonic() - began >= 0.09
-        assert 300 <= calls(redis_server)["hexists"] <= 300 + long, "one in each release"
-        assert set(calls(redis_server)) <= {"del", "evalsha", "eval", "exists", "get", "hexists", "hset", "pexpire",
-                                            "publish", "set", "time", "pttl"}  # fmt: skip
+        assert calls(redis_server).get("hexists", 0) <= long
+        assert set(calls(redis_server)) <= {"del", "evalsha", "eval", "exists", "get", "hdel", "hexists", "hset",
+                                            "lpop", "pexpire", "publish", "set", "time", "pttl"}  # fmt: skip
         redis_server.client().config_resetstat()
         leases = [locks.lock(f"long-{number}").acquire() for number in range(3)]
         eventually(lambda: redis_server.ask("INFO", "stats")["tracking_total_keys"] >= 3)

@@ -106,7 +106,7 @@ def test_waiter_with_a_long_timeout_does_not_share_the_error_of_a_short_one(
             threading.Thread(target=acquire_with_a_long_timeout),
         ]
         threads[0].start()
-        eventually(lambda: "a" in core.queue._occupants)
+        eventually(lambda: "a" in core.queue.occupants)
         threads[1].start()
         eventually(lambda: core.queue.waiting("a") == 1 or gave_up.is_set())
         assert gave_up.wait(10)

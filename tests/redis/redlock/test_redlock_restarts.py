@@ -152,6 +152,21 @@ def test_hold_survives_one_clock_jump(start_masters: Callable[..., Masters], ser
 # ---- what a majority does not survive
 
 
+def test_token_exceeds_counters_that_are_ahead_of_the_time(five_masters: Masters) -> None:
+    """The lighter script leaves such a counter to the complete one, and phase 2 raises the others to it."""
+    servers = five_masters.servers
+    with holdfast.connect(five_masters.url, request_timeout=LONG_TIMEOUT) as locks:
+        first = locks.lock("ahead").acquire()
+        first.release()
+        ahead = first.token + 3_600_000_000
+        for server in servers[1:3]:
+            server.ask("SET", "redisson_lock_token:{ahead}", ahead)
+        for expected in (ahead + 1, ahead + 2):
+            with locks.lock("ahead").acquire() as lease:
+                assert lease.token == expected
+                assert [counter(server, "ahead") for server in servers] == [expected] * 5
+
+
 @pytest.fixture
 def fence() -> MemoryFence:
     return MemoryFence()

@@ -87,7 +87,7 @@ def test_repeated_store_takes_effect_once(proxy: FaultProxy, api: str, loss: str
 @every_loss
 def test_repeated_swap_takes_effect_once(proxy: FaultProxy, api: str, loss: str) -> None:
     async def case(world: World) -> None:
-        key = world.key("latch")
+        key = world.key("barrier")
         cell = await lost(proxy, scripts.SWAP, loss, lambda timeout: world.registers.swap(key, 0, b"mine", timeout))
         assert cell == Cell(b"mine", "", 1)
 
@@ -205,7 +205,7 @@ def test_server_without_memory_changes_nothing(start_redis: Callable[..., RedisS
     server = start_redis()
 
     async def case(world: World) -> None:
-        key, fresh = world.key(), world.key("latch")
+        key, fresh = world.key(), world.key("barrier")
         guard, _ = await world.enter(key)
         server.client().config_set("maxmemory", 1)
         for request in (
@@ -232,14 +232,14 @@ def test_registers_of_users_data_do_not_expire_and_others_do(redis_server: Redis
             guard, _ = await world.enter(key)
             assert await world.registers.store(key, guard, 0, TIMEOUT, queue="=w1:W", join="w1", wake=["w1"]) == 1
             await world.registers.look(key, "w1", TIMEOUT)
-        assert (await world.registers.swap(world.key("latch"), 0, b"1", TIMEOUT)).version == 1
+        assert (await world.registers.swap(world.key("barrier"), 0, b"1", TIMEOUT)).version == 1
         place = f"holdfast_register:{{{lasting.name}}}:"
         assert client.pttl(f"{place}monitor") == -1
         assert client.pttl(f"{place}condition%3Afull") > 29 * 86_400_000
-        assert client.pttl(f"{place}latch") > 29 * 86_400_000
-        client.pexpire(f"{place}latch", 1000)
-        await world.registers.peek(world.key("latch"), TIMEOUT)
-        assert client.pttl(f"{place}latch") > 29 * 86_400_000, "a reader uses it too"
+        assert client.pttl(f"{place}barrier") > 29 * 86_400_000
+        client.pexpire(f"{place}barrier", 1000)
+        await world.registers.peek(world.key("barrier"), TIMEOUT)
+        assert client.pttl(f"{place}barrier") > 29 * 86_400_000, "a reader uses it too"
         beside = [key for key in client.scan_iter() if b"_present:" in key or b"_wake:" in key]
         assert len(beside) == 4
         assert all(0 < client.pttl(key) <= 10_000 for key in beside)

@@ -299,3 +299,117 @@ async def test_thousands_of_permits_at_once(session: RedisSession, server: Redis
     assert await keeper_of(session).renew([holder], 60.0, TIMEOUT) == [Found.OURS]
     assert await session.release(holder, TIMEOUT) is Found.OURS
     assert await free(session) == (3000, 3000)
+
+
+@sync_and_async
+async def test_permits_that_another_program_deleted_are_put_back(session: RedisSession, server: RedisServer) -> None:
+    """Else the semaphore would have one permit less for each of them, for ever."""
+    client, first, second, late = operator(server), attempt(2, 4), attempt(1, 4), attempt(2, 4)
+    await granted(session, first)
+    await granted(session, second)
+    keeper = keeper_of(session)
+    for step in ("acquire", "renew", "release", "resize", "break"):
+        client.delete("{job}:timeout")
+        if step == "acquire":
+            assert isinstance(await session.acquire(late, TIMEOUT), Busy), "three are out"
+        elif step == "renew":
+            assert await keeper.renew([first, second], 60.0, TIMEOUT) == [Found.OURS, Found.OURS]
+        elif step == "release":
+            assert await session.release(first, TIMEOUT) is Found.OURS
+        elif step == "resize":
+            await session.resize(NAME, 3, TIMEOUT)
+        else:
+            assert await session.break_(NAME, TIMEOUT)
+        out = {"acquire": 3, "renew": 3, "release": 1, "resize": 1, "break": 0}[step]
+        size = 3 if step in ("resize", "break") else 4
+        assert await free(session) == (size, size - out), step
+        assert endless(server) == []
+    assert await keeper.renew([first, second], 60.0, TIMEOUT) == [Found.GONE, Found.GONE]
+
+
+@sync_and_async
+async def test_permits_of_an_earlier_semaphore_are_not_put_back(session: RedisSession, server: RedisServer) -> None:
+    """Java deletes a semaphore and makes it again: all of its permits are free."""
+    client, holder = operator(server), attempt(2, 3)
+    await granted(session, holder)
+    client.delete(NAME, "{job}:timeout")
+    client.set(NAME, 3)
+    assert await keeper_of(session).renew([holder], 60.0, TIMEOUT) == [Found.GONE]
+    await granted(session, attempt(3, 3))
+    assert await free(session) == (3, 0)
+
+
+@sync_and_async
+async def test_facts_about_dead_holders_do_not_pile_up(session: RedisSession, server: RedisServer) -> None:
+    client, lasting = operator(server), attempt(1, 2)
+    await granted(session, lasting)
+    for _ in range(10):
+        dead = attempt(1, 2, ttl=0.1)
+        await granted(session, dead)
+        fact = client.hget("holdfast_holders:{job}", dead.owner).split(b" ", 5)
+        client.hset("holdfast_holders:{job}", dead.owner, b" ".join([*fact[:4], b"1", fact[5]]))
+        (score,) = [each for each, at in client.zrange("{job}:timeout", 0, -1, withscores=True) if at == float(fact[4])]
+        client.zadd("{job}:timeout", {score: 1})
+    assert client.hlen("holdfast_holders:{job}") <= 4
+    assert client.hexists("holdfast_holders:{job}", lasting.owner)
+    assert await free(session) == (2, 1)
+
+
+@sync_and_async
+async def test_late_duplicate_of_a_resize_does_not_undo_a_newer_one(session: RedisSession, server: RedisServer) -> None:
+    await session.resize(NAME, 2, TIMEOUT, "first")
+    await session.resize(NAME, 5, TIMEOUT, "second")
+    await session.resize(NAME, 2, TIMEOUT, "first")
+    assert await free(session) == (5, 5)
+    await session.resize(NAME, 2, TIMEOUT, "third")
+    assert await free(session) == (2, 2)
+    assert endless(server) == []
+
+
+def java_takes_one_back(server: RedisServer) -> None:
+    """As a Java client with a fast clock does, of a permit that it takes for expired."""
+    client = operator(server)
+    client.zrem("{job}:timeout", client.zrange("{job}:timeout", 0, 0)[0])
+    client.incr(NAME)
+
+
+def expire_all(server: RedisServer) -> None:
+    client = operator(server)
+    client.zadd("{job}:timeout", dict.fromkeys(client.zrange("{job}:timeout", 0, -1), 1))
+
+
+@sync_and_async
+async def test_repeated_acquire_takes_each_permit_once_though_some_were_taken_back(
+    session: RedisSession, server: RedisServer
+) -> None:
+    holder = attempt(3, 5)
+    await granted(session, holder)
+    java_takes_one_back(server)
+    await granted(session, holder)
+    assert await free(session) == (5, 2)
+    await session.release(holder, TIMEOUT)
+    assert await free(session) == (5, 5)
+
+
+@sync_and_async
+async def test_repeated_acquire_for_which_too_few_are_left_keeps_none(
+    session: RedisSession, server: RedisServer
+) -> None:
+    holder, other = attempt(2, 2), attempt(1, 2)
+    await granted(session, holder)
+    java_takes_one_back(server)
+    await granted(session, other)
+    assert isinstance(await session.acquire(holder, TIMEOUT), Busy)
+    assert await free(session) == (2, 1)
+    assert not operator(server).hexists("holdfast_holders:{job}", holder.owner)
+
+
+@sync_and_async
+async def test_expired_permits_are_not_revived_by_a_late_renewal(session: RedisSession, server: RedisServer) -> None:
+    """Also if no other claim has taken them back yet: a lock that has expired is gone, too."""
+    holder = attempt(2, 3)
+    await granted(session, holder)
+    expire_all(server)
+    assert await keeper_of(session).renew([holder], 60.0, TIMEOUT) == [Found.GONE]
+    await granted(session, holder)  # a repeat of the acquire takes them anew
+    assert await free(session) == (3, 1)

@@ -10,6 +10,7 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.registers import Cell, Look, RegisterKey, Stale, Standing
+from holdfast.engines.zookeeper import presences
 from holdfast.testing.faults import Occasion, Rule
 from tests.servers.ensemble import Ensemble
 from tests.servers.zookeeper import ZooKeeperServer, close_client
@@ -105,7 +106,10 @@ def test_a_wake_up_comes_after_the_connection_was_lost(proxy: ZooKeeperProxy, pr
         listener.close()
 
 
-def test_a_waiter_whose_session_has_ended_is_absent_until_it_looks(zookeeper_server: ZooKeeperServer) -> None:
+def test_a_waiter_whose_session_has_ended_is_absent_until_it_looks(
+    zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presences, "PRESENCE", 10 * SOON)  # absent by the end of the session, not by a slow machine
     with RegisterClient(zookeeper_server.url) as waiter, RegisterClient(zookeeper_server.url) as other:
         guard = other.hold("orders")
         other.load(KEY, guard)
@@ -116,7 +120,9 @@ def test_a_waiter_whose_session_has_ended_is_absent_until_it_looks(zookeeper_ser
         close_client(zookeeper_server.client(client_id=(inner._session_id, inner._session_passwd)))
         assert "w1" not in other.peek(KEY).present
         assert other.look(KEY, "w2") == Look(Standing.WAITING, 0, orphan=True)
-        assert waiter.look(KEY, "w1") == Look(Standing.NOTIFIED)
+        registers = waiter.registers
+        look = repeated(lambda timeout: run(registers.look(KEY, "w1", timeout)))
+        assert look == Look(Standing.NOTIFIED)
         assert "w1" in other.peek(KEY).present
         assert other.look(KEY, "w2") == Look(Standing.WAITING)
         listener.close()
