@@ -10,13 +10,14 @@ from typing import Final
 
 from rich.console import Console
 
-from bench import picture, questions, report
+from bench import bars, curves, progress, questions, readme, report
 from bench.harness import Scale
 from bench.machine import Noise, NoiseMeter, describe
 from bench.outcome import Outcome, ask
 
 _HERE: Final = Path(__file__).parent
-_LOG_WIDTH: Final = 120
+_README: Final = _HERE.parent / "README.md"
+_LOG_WIDTH: Final = 160
 
 
 def main() -> int:
@@ -28,8 +29,10 @@ def main() -> int:
     machine, meter = describe(), NoiseMeter()
     console.print(" · ".join(f"{name} {value}" for name, value in machine.items()), style="dim")
     outcomes: list[Outcome] = []
-    for name in options.names or questions.NAMES:
-        outcomes.append(ask(name, Scale(options.quick)))
+    names = options.names or questions.NAMES
+    for number, name in enumerate(names, 1):
+        with progress.asking(questions.load(name).TITLE, number, len(names), console):
+            outcomes.append(ask(name, Scale(options.quick)))
         report.show(outcomes[-1], console)
     report.close(outcomes, console)
     noise = meter.noise()
@@ -52,7 +55,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="only check that it works; the figures mean little")
     parser.add_argument("--json", action="store_true", help="everything as JSON on standard output")
     parser.add_argument(
-        "--write", action="store_true", help="store RESULTS.md, results.json and results.svg beside this file"
+        "--write",
+        action="store_true",
+        help="store the results beside this file, and the figures of the README",
     )
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in questions.NAMES]:
@@ -74,7 +79,10 @@ def _write(facts: dict[str, str], outcomes: list[Outcome], noise: Noise) -> None
     data = {"machine": facts, "questions": [outcome.as_data() for outcome in outcomes]}
     (_HERE / "results.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", "utf-8")
     (_HERE / "RESULTS.md").write_text(report.markdown(facts, outcomes, noise.warning), "utf-8")
-    (_HERE / "results.svg").write_text(picture.draw(outcomes), "utf-8")
+    (_HERE / "results.svg").write_text(bars.draw(outcomes), "utf-8")
+    (_HERE / "curves.svg").write_text(curves.draw(outcomes), "utf-8")
+    written = readme.section(outcomes, noise.warning)
+    _README.write_text(readme.replaced(_README.read_text("utf-8"), written), "utf-8")
 
 
 if __name__ == "__main__":

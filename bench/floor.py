@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import hiredis
@@ -94,6 +94,13 @@ class BarePipe(asyncio.Protocol):
         future = self._loop.create_future()
         self._waiting.append(future)
         return future
+
+    def pair(self, take: bytes, give: bytes) -> Callable[[], Awaitable[None]]:
+        async def once() -> None:
+            await self.call(take)
+            await self.call(give)
+
+        return once
 
     def _flush(self) -> None:
         self._transport.write(b"".join(self._outgoing))

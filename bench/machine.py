@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import holdfast
+from bench import peers
+from bench.peers import jvm
 from tests.servers.redis import BINARY
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -29,7 +32,8 @@ def describe() -> dict[str, str]:
         "redis-server": _redis_version(),
         "sqlite": sqlite3.sqlite_version,
         "holdfast": holdfast.__version__,
-        **{package: _version(package) for package in ("redis", "hiredis", "filelock")},
+        **{package: _version(package) for package in ("hiredis", *peers.DISTRIBUTIONS)},
+        **({} if shutil.which("java") is None else jvm.versions()),
     }
 
 

@@ -1,7 +1,8 @@
-"""Asks one question: its answer, or why there is none, and the other load on the machine meanwhile."""
+"""Asks one question: its answer, or why there is none, how long it took, and the other load meanwhile."""
 
 from __future__ import annotations
 
+import time
 import traceback
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +17,7 @@ class Outcome:
     name: str
     title: str
     noise: Noise
+    seconds: float
     answer: Answer | None = None
     failure: str = ""
 
@@ -25,6 +27,7 @@ class Outcome:
             "name": self.name,
             "title": self.title,
             "noise_in_cores": {key: round(value, 3) for key, value in self.noise._asdict().items()},
+            "seconds": round(self.seconds, 1),
             "failure": self.failure or None,
             **({} if self.answer is None else asdict(self.answer)),
         }
@@ -33,10 +36,11 @@ class Outcome:
 def ask(name: str, scale: Scale) -> Outcome:
     """Ask one question. An error is stored as its failure, so that the other questions are still asked."""
     question = questions.load(name)
-    meter = NoiseMeter()
+    meter, started = NoiseMeter(), time.monotonic()
+    answer, failure = None, ""
     try:
         answer = question.ask(scale)
     except Exception as error:
         traceback.print_exc()
-        return Outcome(name, question.TITLE, meter.noise(), failure=f"{type(error).__name__}: {error}")
-    return Outcome(name, question.TITLE, meter.noise(), answer)
+        failure = f"{type(error).__name__}: {error}"
+    return Outcome(name, question.TITLE, meter.noise(), time.monotonic() - started, answer, failure)

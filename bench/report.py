@@ -12,7 +12,7 @@ from rich.text import Text
 from bench.harness import OURS, Answer, Figure, Promise
 from bench.outcome import Outcome
 
-_MARKS: Final = {True: ("met", "green"), False: ("missed", "red"), None: ("–", "dim")}
+MARKS: Final = {True: ("met", "green"), False: ("missed", "red"), None: ("–", "dim")}
 
 
 def number(value: float) -> str:
@@ -33,8 +33,8 @@ def cell(figure: Figure | None) -> str:
 def pivot(answer: Answer) -> tuple[list[str], list[tuple[str, ...]]]:
     """Candidates down, measures across."""
     measures = list(dict.fromkeys(figure.measure for figure in answer.figures))
-    candidates = list(dict.fromkeys(figure.candidate for figure in answer.figures))
-    found = {(figure.candidate, figure.measure): figure for figure in answer.figures}
+    candidates = list(dict.fromkeys(figure.label for figure in answer.figures))
+    found = {(figure.label, figure.measure): figure for figure in answer.figures}
     rows = [(name, *(cell(found.get((name, measure))) for measure in measures)) for name in candidates]
     return ["", *measures], rows
 
@@ -65,7 +65,7 @@ def close(outcomes: Iterable[Outcome], console: Console) -> None:
     for title in ("what", "measured", "reach", "met"):
         table.add_column(title)
     for promise in promises(outcomes):
-        word, style = _MARKS[promise.met]
+        word, style = MARKS[promise.met]
         table.add_row(promise.what, promise.measured, promise.reach, Text(word, style=style))
     console.print()
     console.print(table)
@@ -90,10 +90,12 @@ def markdown(machine: Mapping[str, str], outcomes: list[Outcome], warning: str) 
     ]
     if warning:
         lines += ["", f"**{warning}**"]
-    lines += ["", "![bar chart of the figures below](results.svg)", ""]
-    lines += _table(["what", "measured", "reach", "met"], _closing(outcomes))
+    total = sum(outcome.seconds for outcome in outcomes)
+    lines += ["", f"The run took {total / 60:.1f} minutes.", ""]
+    lines += ["![bar chart of the figures below](results.svg)", "", "![curves](curves.svg)", ""]
+    lines += table(["what", "measured", "reach", "met"], _closing(outcomes))
     lines += ["", "## On what", ""]
-    lines += _table(["", ""], [(name, value) for name, value in machine.items()])
+    lines += table(["", ""], [(name, value) for name, value in machine.items()])
     for outcome in outcomes:
         lines += ["", f"## {outcome.title}", ""]
         answer = outcome.answer
@@ -101,16 +103,16 @@ def markdown(machine: Mapping[str, str], outcomes: list[Outcome], warning: str) 
             lines.append(f"Not measured: {outcome.failure}")
             continue
         lines += [f"{answer.conditions} Meanwhile {outcome.noise}.", ""]
-        lines += _table(*pivot(answer))
+        lines += table(*pivot(answer))
         for remark in answer.remarks:
             lines += ["", remark]
     return "\n".join(lines) + "\n"
 
 
 def _closing(outcomes: Iterable[Outcome]) -> list[tuple[str, ...]]:
-    return [(one.what, one.measured, one.reach, _MARKS[one.met][0]) for one in promises(outcomes)]
+    return [(one.what, one.measured, one.reach, MARKS[one.met][0]) for one in promises(outcomes)]
 
 
-def _table(head: list[str], rows: Iterable[tuple[str, ...]]) -> list[str]:
+def table(head: list[str], rows: Iterable[tuple[str, ...]]) -> list[str]:
     numbers = ["---"] + ["---:" if len(head) > 2 and not head[0] else "---"] * (len(head) - 1)
     return ["| " + " | ".join(row) + " |" for row in (head, numbers, *rows)]

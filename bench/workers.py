@@ -39,7 +39,7 @@ class Workers:
 
     def __init__(self, size: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would inherit our clients and their connections
-        self._size = size
+        self.size = size
         self._start = context.Barrier(size + 1)
         self._pool = ProcessPoolExecutor(
             size, mp_context=context, initializer=_set_barriers, initargs=(self._start, context.Barrier(size))
@@ -49,7 +49,7 @@ class Workers:
         self, task: Callable[..., T], arguments: Sequence[tuple[Any, ...]], at_start: Callable[[], object] | None = None
     ) -> list[T]:
         """Run ``task(*arguments[i])`` in process i, all at once. ``at_start`` is called when all are ready."""
-        assert len(arguments) == self._size
+        assert len(arguments) == self.size
         running = [self._pool.submit(task, *given) for given in arguments]
         self._await_start(running)
         if at_start is not None:

@@ -10,8 +10,9 @@ from bench.harness import Answer, Scale
 
 #: In the order in which they are asked.
 NAMES: Final = (
-    "uncontended", "tasks", "reentry", "embedded", "overhead", "handover", "latency", "fairness", "leases",
-    "family", "condition", "sleepers", "cluster", "redlock", "failover", "zookeeper", "zookeeper_handover",
+    "uncontended", "tasks", "reentry", "overhead", "embedded", "embedded_processes", "processes", "threads", "parallel",
+    "latency", "fairness", "leases", "family", "condition", "sleepers", "cluster", "redlock", "failover",
+    "zookeeper", "zookeeper_contended", "zookeeper_parallel", "zookeeper_latency",
 )  # fmt: skip
 
 

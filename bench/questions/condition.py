@@ -37,7 +37,7 @@ def ask(scale: Scale) -> Answer:
         drawn=(_P50, "less"),
     )
     ratio = answer.ratio(_CONDITION, _LOCK, _P50)
-    answer.promise("Redis, hand-over by a condition: p50 against a lock", str(ratio), "≤ 2.5×", ratio.value <= 2.5)
+    answer.at_most("Redis, hand-over by a condition: p50 against a lock", ratio, 2.5)
     return answer
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bench.contention import contend
 from bench.harness import Answer, Scale, interleave
-from bench.mutexes import FILELOCK, HOLDFAST, REDIS_PY
+from bench.peers import FILELOCK, HOLDFAST, REDIS_PY
 from bench.workers import Workers
 from tests.servers.redis import RedisServer
 
@@ -64,6 +64,6 @@ def _round(kind: str, where: str, workers: Workers, seconds: float) -> Callable[
         arguments: list[tuple[Any, ...]] = [(kind, where, "fair", threads, seconds) for threads in (_THREADS, 1)]
         many, lone = workers.work(contend, arguments)
         grants = many.grants + lone.grants
-        return {_SHARE: lone.grants / grants, _WAIT: lone.longest_wait * 1000, _RATE: grants / seconds}
+        return {_SHARE: lone.grants / grants, _WAIT: max(lone.waits) * 1000, _RATE: grants / seconds}
 
     return measure

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import redis
 
 import holdfast
 from bench import workers as worker_process
 from bench.harness import Answer, Figure, Scale
+from bench.server_cost import ServerMeter
 from bench.workers import Workers
 from tests.servers.redis import RedisServer
 
@@ -65,10 +66,10 @@ async def _waiting(url: str, consumers: int, watched: float) -> Spent:
             inside = asyncio.create_task(_all_wait(locks, consumers))
             await asyncio.wait({inside, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             waiting = await inside
-            server, started, client = _server_cpu(probe), time.monotonic(), time.process_time()
+            meter, started, client = ServerMeter(probe), time.monotonic(), time.process_time()
             await asyncio.sleep(watched)
             seconds, client = time.monotonic() - started, time.process_time() - client
-            server = _server_cpu(probe) - server
+            server = meter.spent().cpu
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -76,16 +77,9 @@ async def _waiting(url: str, consumers: int, watched: float) -> Spent:
 
 
 async def _all_wait(locks: holdfast.aio.AsyncClient, consumers: int) -> int:
-    """Until all are in the condition's queue: the last one was granted the lock after all others wait."""
+    """Until all are in the condition's queue. That the lock is free says nothing: it is, between two of them."""
     lock = locks.lock("buffer")
-    while True:
-        state = await lock.inspect()
-        if (waiting := state.conditions.get("", 0)) >= consumers or (not state.holders and not state.waiters):
-            await asyncio.sleep(2.0)
-            return waiting or consumers
+    while (waiting := (await lock.inspect()).conditions.get("", 0)) < consumers:
         await asyncio.sleep(0.2)
-
-
-def _server_cpu(probe: Any) -> float:
-    used = probe.info("cpu")
-    return float(used["used_cpu_user"] + used["used_cpu_sys"])
+    await asyncio.sleep(2.0)
+    return waiting

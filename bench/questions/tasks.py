@@ -1,112 +1,114 @@
-"""200 tasks, each with a name of its own, in one event loop: how much does one pipelined connection help?"""
+"""1 to 1,000 tasks, each with a name of its own, in one event loop: how much does one pipelined connection help?"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Final
 
-import redis
-import redis.asyncio
-
-import holdfast.aio
 from bench.floor import BarePipe, packed_pair
-from bench.harness import Answer, Scale, interleave
-from bench.mutexes import HOLDFAST, TTL
+from bench.harness import Answer, Curve, Figure, Round, Scale, interleave
+from bench.peers import HOLDFAST, REDIS_ASYNCIO, VALKEY_GLIDE, AsyncPair, async_pairs, present
 from bench.placement import redis_apart
+from bench.server_cost import ServerMeter
 from tests.servers.redis import RedisServer
 
-TITLE: Final = "Redis, asyncio: 200 tasks on 200 names"
+TITLE: Final = "Redis, asyncio: 1 to 1,000 tasks, each with a name of its own"
 
-_TASKS: Final = 200
-_RATE: Final = "pairs a second"
-_CPU: Final = "CPU of the client, µs a pair"
+_SIZES: Final = (1, 10, 50, 200, 1_000)
+#: The size that the target is about, with more rounds.
+_MAIN: Final = 200
+_RATE: Final = "pairs/s"
+_CPU: Final = "client's CPU, µs a pair"
+_SERVER_CPU: Final = "server's CPU, µs a pair"
+_COMMANDS: Final = "commands a pair"
 _FLOOR: Final = "floor: bare pipelining protocol"
-_REDIS_ASYNCIO: Final = "redis.asyncio Lock"
-
-Worker = Callable[[int], Awaitable[None]]
 
 
 def ask(scale: Scale) -> Answer:
+    kinds, missing = present((REDIS_ASYNCIO, VALKEY_GLIDE, HOLDFAST))
+    figures: list[Figure] = []
     with redis_apart() as server, asyncio.Runner() as runner:
-        candidates = _Candidates(server, runner, turns=scale(20, 4))
-        runner.run(candidates.open())
-        try:
-            figures = interleave(candidates.rounds(), rounds=scale(9, 3))
-        finally:
-            runner.run(candidates.close())
+        meter = ServerMeter(server.client())
+        for size in _SIZES:
+            candidates = _Candidates(server, kinds, size, runner, meter, pairs=scale(2_000, 100))
+            runner.run(candidates.open())
+            try:
+                figures += interleave(candidates.rounds(), scale(9 if size == _MAIN else 3, 1), size)
+            finally:
+                runner.run(candidates.close())
     answer = Answer(
         "One process on one core, the server on another; all tasks acquire and release in a loop; no body.",
         figures,
-        drawn=(_RATE, "more"),
+        remarks=missing,
+        curves=[Curve(_RATE, "tasks", "more"), Curve(_CPU, "tasks", "less")],
     )
-    ratio = answer.ratio(HOLDFAST, _REDIS_ASYNCIO, _RATE)
+    ratio = answer.ratio(HOLDFAST, REDIS_ASYNCIO, _RATE, _MAIN)
+    answer.at_least(f"Redis, async, {_MAIN} tasks: pairs/s against redis.asyncio's Lock", ratio, 9.5, 11)
+    most, main = (answer.figure(HOLDFAST, _CPU, size).median for size in (_SIZES[-1], _MAIN))
     answer.promise(
-        "Redis, async, 200 tasks: pairs/s against redis.asyncio's Lock", str(ratio), "≥ 6×", ratio.value >= 6
+        f"Redis, async: client's CPU for a pair, {_SIZES[-1]:,} tasks against {_MAIN}",
+        f"{most:.1f} µs / {main:.1f} µs = {most / main:.2f}×",
+        "≤ 1.25×: does not grow",
+        most <= 1.25 * main,
     )
     return answer
 
 
 class _Candidates:
-    """The candidates on one loop. A round is ``turns`` pairs in each task."""
+    """The candidates with ``size`` tasks on one loop. A round is about ``pairs`` pairs in all tasks together."""
 
-    def __init__(self, server: RedisServer, runner: asyncio.Runner, turns: int) -> None:
-        self._server = server
-        self._runner = runner
-        self._turns = turns
+    def __init__(
+        self, server: RedisServer, kinds: list[str], size: int, runner: asyncio.Runner, meter: ServerMeter, pairs: int
+    ) -> None:
+        self._server, self._kinds, self._size = server, kinds, size
+        self._runner, self._meter = runner, meter
+        self._turns = max(2, pairs // size)
+        self._stack = AsyncExitStack()
+        self._pairs: dict[str, list[AsyncPair]] = {}
 
     async def open(self) -> None:
         server = self._server
-        self._locks = holdfast.aio.connect(server.url, ttl=TTL)
-        self._ours = [self._locks.lock(f"ours:{number}") for number in range(_TASKS)]
-        self._peer = redis.asyncio.Redis(port=server.port, max_connections=2 * _TASKS)
-        self._theirs = [self._peer.lock(f"theirs:{number}", timeout=TTL) for number in range(_TASKS)]
         loop = asyncio.get_running_loop()
-        _, self._pipe = await loop.create_connection(BarePipe, server.host, server.port)
-        with redis.Redis(port=server.port) as plain:
-            self._packed = [packed_pair(plain, f"floor:{number}") for number in range(_TASKS)]
-        for worker in self._workers().values():
-            await self._all(worker)  # connections and scripts are made before the clock starts
+        _, pipe = await loop.create_connection(BarePipe, server.host, server.port)
+        self._stack.callback(pipe.close)
+        client = server.client()
+        self._pairs[_FLOOR] = [pipe.pair(*packed_pair(client, f"floor:{number}")) for number in range(self._size)]
+        for kind in self._kinds:
+            names = [f"{kind}:{number}" for number in range(self._size)]
+            self._pairs[kind] = await self._stack.enter_async_context(async_pairs(kind, server.url, names))
+        for pairs in self._pairs.values():
+            await self._all(pairs, 1)  # connections and scripts are made before the clock starts
 
     async def close(self) -> None:
-        self._pipe.close()
-        await self._locks.close()
-        await self._peer.aclose()
+        await self._stack.aclose()
 
-    def rounds(self) -> dict[str, Callable[[], Mapping[str, float]]]:
-        return {name: self._round(worker) for name, worker in self._workers().items()}
+    def rounds(self) -> dict[str, Round]:
+        return {name: self._round(pairs) for name, pairs in self._pairs.items()}
 
-    def _workers(self) -> dict[str, Worker]:
-        return {_FLOOR: self._work_bare, _REDIS_ASYNCIO: self._work_theirs, HOLDFAST: self._work_ours}
-
-    def _round(self, worker: Worker) -> Callable[[], Mapping[str, float]]:
+    def _round(self, pairs: list[AsyncPair]) -> Round:
         def measure() -> Mapping[str, float]:
-            pairs = _TASKS * self._turns
+            done = self._size * self._turns
+            self._meter.start()
             cpu, start = time.process_time(), time.perf_counter()
-            self._runner.run(self._all(worker))
+            self._runner.run(self._all(pairs, self._turns))
             elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
-            return {_RATE: pairs / elapsed, _CPU: cpu / pairs * 1e6}
+            spent = self._meter.spent()
+            return {
+                _RATE: done / elapsed,
+                _CPU: cpu / done * 1e6,
+                _SERVER_CPU: spent.cpu / done * 1e6,
+                _COMMANDS: spent.commands / done,
+            }
 
         return measure
 
-    async def _all(self, worker: Worker) -> None:
-        await asyncio.gather(*(worker(number) for number in range(_TASKS)))
+    async def _all(self, pairs: list[AsyncPair], turns: int) -> None:
+        await asyncio.gather(*(_repeat(pair, turns) for pair in pairs))
 
-    async def _work_bare(self, number: int) -> None:
-        call: Callable[[bytes], Any] = self._pipe.call
-        take, give = self._packed[number]
-        for _ in range(self._turns):
-            await call(take)
-            await call(give)
 
-    async def _work_theirs(self, number: int) -> None:
-        lock = self._theirs[number]
-        for _ in range(self._turns):
-            await lock.acquire()
-            await lock.release()
-
-    async def _work_ours(self, number: int) -> None:
-        lock = self._ours[number]
-        for _ in range(self._turns):
-            await (await lock.acquire()).release()
+async def _repeat(pair: AsyncPair, turns: int) -> None:
+    for _ in range(turns):
+        await pair()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Final
 
-import redis
-
-import holdfast
 from bench.floor import BareSocket, prepacked
-from bench.harness import MICROSECONDS, Answer, Scale, race
-from bench.mutexes import HOLDFAST, REDIS_PY, TTL
+from bench.harness import MICROSECONDS, TOTAL_CPU, Answer, Scale, race
+from bench.peers import HOLDFAST, PYTHON_REDIS_LOCK, REDIS_PY, VALKEY_GLIDE_SYNC, Pair, pair, present
 from bench.placement import redis_beside
+from bench.server_cost import ServerMeter
 
 TITLE: Final = "Redis, sync: uncontended acquire + release"
 
@@ -19,33 +18,27 @@ _CONNECTION: Final = "redis-py Connection, packed beforehand"
 
 
 def ask(scale: Scale) -> Answer:
-    with (
-        redis_beside() as server,
-        redis.Redis(port=server.port) as peer,
-        holdfast.connect(server.url, ttl=TTL) as locks,
-    ):
-        lock, peers_lock = locks.lock("ours"), peer.lock("theirs", timeout=TTL)
-        bare = BareSocket(server.host, server.port, peer)
-
-        def ours() -> None:
-            lock.acquire().release()
-
-        def theirs() -> None:
-            peers_lock.acquire()
-            peers_lock.release()
-
-        candidates = {_FLOOR: bare.pair, _CONNECTION: prepacked(peer), REDIS_PY: theirs, HOLDFAST: ours}
-        figures = race(candidates, rounds=scale(21, 5), pairs=scale(300, 60))
-        bare.close()
+    kinds, missing = present((REDIS_PY, PYTHON_REDIS_LOCK, VALKEY_GLIDE_SYNC, HOLDFAST))
+    with redis_beside() as server, ExitStack() as stack:
+        client = server.client()
+        bare = BareSocket(server.host, server.port, client)
+        stack.callback(bare.close)
+        candidates: dict[str, Pair] = {_FLOOR: bare.pair, _CONNECTION: prepacked(client)}
+        for kind in kinds:
+            candidates[kind] = stack.enter_context(pair(kind, server.url, f"uncontended:{kind}"))
+        figures = race(candidates, rounds=scale(21, 5), pairs=scale(300, 60), servers=ServerMeter(server.client()))
     answer = Answer(
         "Client and server on one core; µs for one acquire and one release of a Lock object that is reused.",
         figures,
+        remarks=missing,
         drawn=(MICROSECONDS, "less"),
     )
     above = answer.ratio(HOLDFAST, _FLOOR, MICROSECONDS)
     faster = answer.ratio(REDIS_PY, HOLDFAST, MICROSECONDS)
-    answer.promise("Redis, sync, uncontended pair: against the floor", str(above), "≤ 2.3×", above.value <= 2.3)
-    answer.promise(
-        "Redis, sync, uncontended pair: faster than redis-py's Lock", str(faster), "≥ 1.8×", faster.value >= 1.8
-    )
+    answer.at_most("Redis, sync, uncontended pair: against the floor", above, 1.7, 1.5)
+    answer.at_least("Redis, sync, uncontended pair: faster than redis-py's Lock", faster, 2.3, 2.6)
+    by_cpu = answer.ratio(HOLDFAST, _FLOOR, TOTAL_CPU)
+    answer.compare("Redis, sync, uncontended pair: CPU of both against the floor", by_cpu, headline=False)
+    by_cpu = answer.ratio(REDIS_PY, HOLDFAST, TOTAL_CPU)
+    answer.compare("Redis, sync, uncontended pair: less CPU of both than redis-py's Lock", by_cpu, headline=False)
     return answer
