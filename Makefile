@@ -19,8 +19,9 @@ DONE := $(VENV)/.done
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Directories too: their time changes when a file is removed.
 SOURCES := $(shell find src -not -name '*.pyc' -not -name __pycache__)
-# Neither the caller's PYTHONPATH nor src/ may stand in front of the wheel.
-CLEAN_PATH := env -u PYTHONPATH -u PYTHONHOME
+# Neither the caller's PYTHONPATH nor src/ may stand in front of the wheel. And without bytecode, each of the hundreds of
+# processes of the tests would compile what it imports.
+CLEAN_PATH := env -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE
 PYTEST := $(CLEAN_PATH) $(BIN)/python -m pytest
 CODE := $(wildcard src tests bench tools examples)
 TEXTS := $(wildcard docs .github .ci *.md Makefile pyproject.toml .pre-commit-config.yaml)
@@ -32,19 +33,20 @@ UNMEASURED := not interrupt and not fork and not leak and not cost
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-waiting test-computing harness soak coverage lint types check api wheel sdist bench sim interop
+.PHONY: help setup demo test test-waiting test-computing harness soak coverage lint types check api wheel sdist sim interop
+.PHONY: bench bench-check
 .PHONY: clean
-.PHONY: redis zookeeper postgres compiler
+.PHONY: redis zookeeper postgres compiler jdk
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(DONE)/dev $(DONE)/wheel ## the virtual environment, with the wheel and all tools in it
 
 demo: $(DONE)/wheel ## see it work
 	$(CLEAN_PATH) $(BIN)/holdfast demo $(ARGS)
 
-test: setup redis zookeeper postgres compiler ## all tests, against the wheel
+test: setup redis zookeeper postgres compiler $(if $(ARGS),,$(DONE)/bytecode) ## all tests, against the wheel
 	@$(MAKE) --no-print-directory --jobs=2 test-waiting test-computing
 	$(PYTEST) $(APART) -m 'alone and not soak' $(ARGS) || $(NONE)
 
@@ -60,8 +62,14 @@ test-computing:
 	@report="$$(nice -n 10 $(PYTEST) -n 2 --dist worksteal --timeout=600 -m 'busy and not soak' $(ARGS) 2>&1)"; code=$$?; \
 	printf '%s\n' "$$report"; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
+# Traced, a program takes several times the time: fewer at once, or short leases run out before they are renewed.
 coverage: setup redis zookeeper postgres compiler ## lines and branches that the quick tests reach, with a floor
-	$(PYTEST) $(SPREAD) -m 'not alone and not busy and not soak' -k '$(UNMEASURED)' --cov --cov-report=term:skip-covered $(MEASURED)
+	$(PYTEST) -n 3 --dist loadscope -m 'not alone and not busy and not soak' -k '$(UNMEASURED)' --cov --cov-report=term:skip-covered $(MEASURED)
+
+# Pytest compiles tests in its own way. Eight processes that start together would each compile all of them.
+$(DONE)/bytecode: $(shell find tests -name '*.py') | setup
+	@printf '%s\n' tests/*/ | xargs -n 4 -P 2 $(PYTEST) --collect-only -qq >/dev/null 2>&1 || true
+	@touch $@
 
 # What a smaller case of the same test in `make test` shows, many times over.
 soak: setup redis zookeeper postgres compiler ## the long repetitions of some tests
@@ -88,21 +96,28 @@ sdist: $(DONE)/build ## dist/holdfast_locks-*.tar.gz
 	rm -f dist/*.tar.gz
 	$(BIN)/hatchling build -t sdist -d dist
 
-bench: setup redis zookeeper ## measure; needs an otherwise idle machine
+# A peer that cannot be installed here is named in the results; the others are measured.
+bench: setup redis zookeeper ## measure beside the peers, a quarter of an hour on an otherwise idle machine; ARGS="--write"
+	$(PIP) install --group bench
+	$(PIP) install --group bench-compiled || echo 'no valkey-glide for this platform: it is not measured'
 	$(CLEAN_PATH) $(BIN)/python -m bench $(ARGS)
+
+bench-check: setup redis ## count what common operations cost, and compare; ARGS="--record" stores it
+	$(CLEAN_PATH) $(BIN)/python -m bench.check $(ARGS)
 
 sim: setup ## the simulated core, many seeds
 	$(PYTEST) tests/simulation -m 'not soak' $(ARGS)
 
-interop: setup zookeeper ## beside Java programs with Curator; needs a JDK and Maven, which downloads it
-	INTEROP=1 $(PYTEST) tests/interop $(ARGS)
+interop: setup redis zookeeper jdk ## beside Java programs with Redisson and Curator, which Maven downloads; 10 minutes
+	INTEROP=1 $(PYTEST) -n 2 --dist loadscope tests/interop -m 'not alone and not soak' $(ARGS) || $(NONE)
+	INTEROP=1 $(PYTEST) tests/interop -m 'alone and not soak' $(ARGS) || $(NONE)
 
 clean: ## remove what make made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked for at each run: it costs nothing where they are there.
-redis zookeeper postgres compiler:
+redis zookeeper postgres compiler jdk:
 	@tools/bootstrap $@
 
 $(DONE)/venv: tools/bootstrap
