@@ -66,8 +66,10 @@ def read_and_close(path: str) -> None:
 
 
 def remove_private_directory(path: str) -> None:
-    os.rename(path + ".d", path + ".gone")  # first, so that no file is created in it during the removal
-    shutil.rmtree(path + ".gone")
+    # Renamed first, so that no file is created by its path during the removal. A process that has it open may still
+    # create its socket in it, and then the empty directory stays.
+    os.rename(path + ".d", path + ".gone")
+    shutil.rmtree(path + ".gone", ignore_errors=True)
 
 
 def remove_directory(path: str) -> None:
