@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import itertools
 import uuid
@@ -176,22 +177,24 @@ def test_an_operation_of_a_monitor_interrupted_anywhere_changes_all_or_nothing()
 def test_a_signal_handler_cannot_wait_inside_a_wait_for_the_same_lock() -> None:
     """Regression: its wait gave up the lock, so the outer one was refused by the engine, with a wrong reason."""
     refused = 0
+
+    def handle(condition: holdfast.Condition) -> None:
+        nonlocal refused
+        try:
+            condition.wait(timeout=0)
+        except holdfast.UsageError as error:
+            refused += "signal handler" in str(error)
+        except holdfast.NotHeld:
+            pass  # the outer wait has given it up
+
     with holdfast.connect(f"memory:{uuid.uuid4().hex}") as client:
-        lock = client.lock("a")
-        condition = client.condition(lock)
-
-        def handle() -> None:
-            nonlocal refused
-            try:
-                condition.wait(timeout=0)
-            except holdfast.UsageError as error:
-                refused += "signal handler" in str(error)
-            except holdfast.NotHeld:
-                pass  # the outer wait has given it up
-
         for number in itertools.count(0, STEP):
+            # A name of its own: the store remembers each waiter for a while, and goes through them. With one name, each
+            # wait would have more places than the one before, and the last place would not be reached in that time.
+            lock = client.lock(f"a{number}")
+            condition = client.condition(lock)
             with lock as lease:
-                injector = HandlerInjector(number, handle)
+                injector = HandlerInjector(number, functools.partial(handle, condition))
                 with injector:
                     assert not condition.wait(timeout=0)
                 assert lease.held
