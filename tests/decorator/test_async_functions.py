@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from tests.support.waiting import LASTING
 
 
 def run_scenario(url: str, scenario: Callable[[aio.AsyncClient, aio.AsyncClient], Awaitable[None]]) -> None:
@@ -174,7 +175,7 @@ def test_loss_between_two_steps_is_raised_at_the_yield_without_cancelling(url: s
     async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         steps = []
 
-        @client.locked("a", ttl=0.3)
+        @client.locked("a", ttl=LASTING)
         async def numbers() -> AsyncIterator[aio.AsyncLease]:
             lease = holdfast.current_lease()
             assert isinstance(lease, aio.AsyncLease)

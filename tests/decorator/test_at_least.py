@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.observer import Event, Released
-from tests.support.waiting import eventually
+from tests.support.waiting import LASTING, eventually
 
 
 def is_held(client: holdfast.Client, name: str = "a") -> bool:
@@ -63,13 +63,13 @@ def test_lock_stays_held_after_a_body_that_raises(client: holdfast.Client, other
 
 
 def test_lock_is_renewed_until_the_minimum_time_has_passed(client: holdfast.Client, other: holdfast.Client) -> None:
-    @client.locked("a", at_least=1.2, ttl=0.5)
+    @client.locked("a", at_least=LASTING + 0.5, ttl=LASTING)
     def work() -> None: ...
 
     began = time.monotonic()
     work()
-    other.lock("a").acquire(timeout=5).release()
-    assert time.monotonic() - began >= 1.2
+    other.lock("a").acquire(timeout=10).release()
+    assert time.monotonic() - began >= LASTING + 0.5
 
 
 def test_body_and_outer_block_may_re_enter(client: holdfast.Client, other: holdfast.Client) -> None:

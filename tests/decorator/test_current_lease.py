@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import aio, current
-from tests.support.waiting import eventually
+from tests.support.waiting import LASTING, eventually
 
 
 def name() -> str | None:
@@ -228,7 +228,7 @@ def test_generator_clean_up_sees_its_lost_lease(url: str, other: holdfast.Client
     async def main() -> None:
         async with aio.connect(url) as alocks:
 
-            @alocks.locked("g", ttl=0.3)
+            @alocks.locked("g", ttl=LASTING)
             async def steps() -> AsyncIterator[int]:
                 try:
                     yield 1

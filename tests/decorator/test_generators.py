@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.support.waiting import eventually
+from tests.support.waiting import LASTING, eventually
 
 
 def name() -> str | None:
@@ -134,7 +134,7 @@ def test_lease_is_current_only_in_the_body(client: holdfast.Client, talk: Any) -
 def test_loss_between_two_steps_is_raised_at_the_yield(client: holdfast.Client, other: holdfast.Client) -> None:
     steps = []
 
-    @client.locked("a", ttl=0.3)
+    @client.locked("a", ttl=LASTING)
     def generator() -> Iterator[int]:
         try:
             yield 1
