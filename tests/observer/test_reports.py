@@ -234,7 +234,7 @@ def test_release_that_detects_a_loss_is_reported_as_lost() -> None:
 def test_release_without_an_answer_is_reported_as_unknown() -> None:
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append) as locks:
-        lease = locks.lock("a", ttl=0.3, renew=False).acquire()
+        lease = locks.lock("a", ttl=1.0, renew=False).acquire()  # the release is repeated until it is over
         core = locks._opened
         assert core is not None
         gone = RequestFailed("no answer", may_have_happened=True)
@@ -243,8 +243,8 @@ def test_release_without_an_answer_is_reported_as_unknown() -> None:
             lease.release()
     assert isinstance(events[-1], Released)
     assert events[-1].outcome == "unknown"
-    assert events[-1].duration > 0.1
-    assert events[-1].held < 0.1
+    assert events[-1].duration > 0.5
+    assert events[-1].held < 0.5
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
