@@ -187,10 +187,10 @@ def test_attach_without_an_answer_is_unknown_and_leaves_no_holder_without_a_tick
 
 
 def test_late_duplicate_of_a_detach_does_not_take_the_lock_from_its_next_holder(
-    client: holdfast.Client, other: holdfast.Client
+    unhurried: holdfast.Client, other: holdfast.Client
 ) -> None:
-    lease = client.lock("a").acquire()
-    requests = lose(client, "transfer", "late", "reply")
+    lease = unhurried.lock("a").acquire()
+    requests = lose(unhurried, "transfer", "late", "reply")
     with other.attach(lease.detach()) as attached:
         run(requests.deliver())
         assert [holder.owner for holder in other.inspect("a").holders] == [attached.owner]
@@ -198,11 +198,11 @@ def test_late_duplicate_of_a_detach_does_not_take_the_lock_from_its_next_holder(
 
 
 def test_late_duplicate_of_an_attach_does_not_take_the_lock_from_its_next_holder(
-    client: holdfast.Client, other: holdfast.Client
+    unhurried: holdfast.Client, other: holdfast.Client
 ) -> None:
     text = other.lock("a").acquire().detach()
-    requests = lose(client, "transfer", "late", "reply")
-    client.attach(text).release()
+    requests = lose(unhurried, "transfer", "late", "reply")
+    unhurried.attach(text).release()
     with other.lock("a") as lease:
         run(requests.deliver())
         assert [holder.owner for holder in other.inspect("a").holders] == [lease.owner]
