@@ -13,11 +13,11 @@ import pytest
 
 import holdfast
 from holdfast._runtime.blocking import run
-from holdfast.engines.registers import RegisterKey
+from holdfast.engines.registers import Listener, RegisterKey
 from holdfast.primitives.latch import LatchState
+from holdfast.primitives.shared_state import SharedState
 from tests.primitives.lost_replies import Loss, LossyRequests, WithRegisters
 from tests.primitives.lost_replies import lose_of_registers as lose
-from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -27,8 +27,21 @@ def url() -> str:
 
 @pytest.fixture
 def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.connect(url, unavailable_after=0.3) as client:
+    with holdfast.connect(url) as client:
         yield client
+
+
+@pytest.fixture
+def asleep(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a waiter has looked. It listens a moment earlier, and does not know the round then."""
+    asleep, sleep = threading.Event(), SharedState.sleep
+
+    async def noted(self: SharedState, listener: Listener, deadline: float | None) -> bool:
+        asleep.set()
+        return await sleep(self, listener, deadline)
+
+    monkeypatch.setattr(SharedState, "sleep", noted)
+    return asleep
 
 
 def registers_of(client: holdfast.Client) -> dict[Any, Any]:
@@ -146,21 +159,23 @@ def test_two_callers_of_one_object_with_lost_replies_count_twice(client: holdfas
     assert latch.count() == 1
 
 
-def test_unreachable_engine_is_an_error_and_no_answer(client: holdfast.Client) -> None:
-    latch = client.latch("a", 1)
-    losses: list[Loss] = ["request"] * 200
-    lose(client, "peek", *losses)
-    for call in (latch.count, latch.count_down, lambda: latch.wait(5)):
-        with pytest.raises(holdfast.EngineUnavailable):
-            call()
+def test_unreachable_engine_is_an_error_and_no_answer(url: str) -> None:
+    with holdfast.connect(url, unavailable_after=0.3) as client:
+        latch = client.latch("a", 1)
+        losses: list[Loss] = ["request"] * 200
+        lose(client, "peek", *losses)
+        for call in (latch.count, latch.count_down, lambda: latch.wait(5)):
+            with pytest.raises(holdfast.EngineUnavailable):
+                call()
 
 
-def test_waiter_does_not_miss_that_the_latch_was_opened_and_reset(client: holdfast.Client, url: str) -> None:
+def test_waiter_does_not_miss_that_the_latch_was_opened_and_reset(
+    client: holdfast.Client, url: str, asleep: threading.Event
+) -> None:
     latch, through = client.latch("a", 1), list[bool]()
     thread = threading.Thread(target=lambda: through.append(latch.wait(20)))
     thread.start()
-    registers = registers_of(client)
-    eventually(lambda: any(each.waiters.watching and each.value for each in list(registers.values())))
+    assert asleep.wait(20)
     with holdfast.connect(url) as other:
         other.latch("a", 1).count_down()
         other.latch("a", 1).reset()
@@ -168,19 +183,22 @@ def test_waiter_does_not_miss_that_the_latch_was_opened_and_reset(client: holdfa
     assert through == [True]
 
 
-def test_waiter_that_came_before_the_latch_does_not_miss_that_it_was_opened_and_reset(client: holdfast.Client) -> None:
+def test_waiter_that_came_before_the_latch_does_not_miss_that_it_was_opened_and_reset(
+    client: holdfast.Client, asleep: threading.Event
+) -> None:
     unmade, latch, through = client.latch("a", None), client.latch("a", 1), list[bool]()
     thread = threading.Thread(target=lambda: through.append(unmade.wait(20)))
     thread.start()
-    registers = registers_of(client)
-    eventually(lambda: any(each.waiters.watching for each in list(registers.values())))
+    assert asleep.wait(20)
     latch.count_down()
     latch.reset()
     thread.join()
     assert through == [True]
 
 
-def test_latch_whose_state_was_lost_is_made_again_and_waiters_wait_for_it(client: holdfast.Client) -> None:
+def test_latch_whose_state_was_lost_is_made_again_and_waiters_wait_for_it(
+    client: holdfast.Client, asleep: threading.Event
+) -> None:
     """Fault: rounds begin at 0 again, and a waiter of round 3 would wait until the fourth one."""
     latch, through = client.latch("a", 1), list[bool]()
     for _ in range(3):
@@ -188,8 +206,8 @@ def test_latch_whose_state_was_lost_is_made_again_and_waiters_wait_for_it(client
         latch.reset()
     thread = threading.Thread(target=lambda: through.append(latch.wait(20)))
     thread.start()
+    assert asleep.wait(20)
     registers = registers_of(client)
-    eventually(lambda: any(each.waiters.watching for each in list(registers.values())))
     (place,) = registers
     registers[place] = registers[place]._replace(value=b"", version=0)
     client.latch("a", 1).count_down()
