@@ -20,8 +20,7 @@ import pytest
 
 import holdfast
 from holdfast._runtime.blocking import BLOCKING
-from holdfast.observer import Acquired, Dropped, Event, Released, Renewed, delivery
-from holdfast.observer.reports import Reports
+from holdfast.observer import Acquired, Dropped, Event, Released, Renewed, delivery, reports
 from tests.support.forking import in_a_child
 from tests.support.waiting import LASTING, eventually, renewed
 
@@ -74,7 +73,8 @@ def test_observer_thread_exists_only_with_an_observer_and_ends_with_the_client()
     eventually(lambda: len(observers()) == before)
 
 
-def test_blocked_observer_delays_neither_callers_nor_renewals() -> None:
+def test_blocked_observer_delays_neither_callers_nor_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "FLUSH_WITHIN", delivery.FLUSH_WITHIN)
     entered, over = threading.Event(), threading.Event()
 
     def observer(event: Event) -> None:
@@ -100,7 +100,7 @@ def test_events_beyond_the_capacity_are_counted_and_logged_once(
 ) -> None:
     monkeypatch.setattr(delivery, "CAPACITY", 10)
     # A hint from the engine may cause a renewal: its event would be dropped, and counted with those of the holds.
-    monkeypatch.setattr(Reports, "batch", lambda *_: None)
+    monkeypatch.setattr(reports.Reports, "batch", lambda *_: None)
     events: list[Event] = []
     entered, over = threading.Event(), threading.Event()
 
