@@ -168,8 +168,10 @@ def test_more_permits_than_fit_one_request_are_refused(connect: Connect, plain: 
     assert children(plain, "locks") == []
 
 
+@pytest.mark.timeout(120)
 def test_the_largest_request_that_is_allowed_is_granted(connect: Connect, plain: KazooClient) -> None:
-    semaphore = connect(request_timeout=LONG_TIMEOUT).semaphore("a", 100_000)
+    # Thousands of nodes in one request: a busy server takes seconds for it, and the lease has to last until it is back.
+    semaphore = connect(request_timeout=5 * LONG_TIMEOUT, ttl=6 * LONG_TIMEOUT).semaphore("a", 100_000)
     path = f"{BASE}/a/leases/_c_{uuid.uuid4()}-lock-0000000000"
     most = max(n for n in range(10_000) if permits.Room.of([], None, 0).impossible(n, path) is None)
     lease = semaphore.acquire(most)
