@@ -36,3 +36,9 @@ def start_sentinel() -> Iterator[Callable[..., Sentinel]]:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter for a lock watches it from the beginning, and not only after a while without a push."""
     monkeypatch.setattr("holdfast.engines.redis.waiting.seats.ONLY_WAIT", 0.0)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiter for a lock only waits for the push, also if the machine stalls: it sends nothing more by itself."""
+    monkeypatch.setattr("holdfast.engines.redis.waiting.seats.ONLY_WAIT", 60.0)
