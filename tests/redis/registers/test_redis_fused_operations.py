@@ -30,8 +30,9 @@ from tests.support.waiting import eventually
 
 _NAME: Final = "counter"
 _REGISTER: Final = "holdfast_register:{counter}:monitor"
-#: How long a request whose reply does not come is waited for (s).
-_SHORT: Final = 0.2
+#: How long a request whose reply does not come is waited for (s). Longer than a stall of the machine: a request that
+#: times out by itself uses up the rule that was to lose its reply.
+_SHORT: Final = 0.6
 LOSSES: Final[dict[str, Callable[[Occasion], Rule]]] = {
     "reply_lost_by_reset": Occasion.drop_reply_and_reset,
     "reply_lost_in_a_black_hole": Occasion.black_hole,
@@ -224,7 +225,7 @@ def test_a_request_that_is_late_changes_nothing(
 
 
 def test_an_engine_that_does_not_answer_until_the_lease_ends_leaves_the_outcome_unknown(proxy: FaultProxy) -> None:
-    with holdfast.connect(proxy.url, ttl=0.6, request_timeout=0.1) as client:
+    with holdfast.connect(proxy.url, ttl=1.5, request_timeout=0.1) as client:
         counter = Counter(client, _NAME)
         proxy.on(script=scripts.STORE_RELEASE, times=None).drop_reply_and_reset()
         with pytest.raises(holdfast.OutcomeUnknown):
@@ -298,7 +299,7 @@ class Counter(holdfast.Monitor):
     @holdfast.synchronized
     def add(self):
         self.count += 1
-with holdfast.connect(sys.argv[1], ttl=0.5, request_timeout=0.2) as client:
+with holdfast.connect(sys.argv[1], ttl=1.0, request_timeout=0.2) as client:
     try:
         Counter(client, "counter").add()
         print("stored", flush=True)
