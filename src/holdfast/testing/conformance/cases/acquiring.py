@@ -78,7 +78,7 @@ class AcquiringCases:
         one, two = world.connect(), world.connect()
         lease = await world.do(one.lock(world.name()).acquire)
         assert await world.do(lambda: two.lock(world.name()).try_acquire(timeout=world.paced(0.5))) is None
-        assert (await world.inspect(one, world.name())).waiters == 0
+        await world.until_waiters_are_gone(one, world.name())
         await world.do(lease.release)
         assert await world.is_free(world.name())
 

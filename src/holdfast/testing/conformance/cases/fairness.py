@@ -60,7 +60,7 @@ class FairnessCases:
         assert await gives_up is None
         await one.do(lease.release)
         await three.do((await waiting).release)
-        assert (await world.inspect(clients[0], world.name())).waiters == 0
+        await world.until_waiters_are_gone(clients[0], world.name())
 
 
 class HandOverCases:
