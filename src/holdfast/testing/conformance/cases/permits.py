@@ -217,7 +217,7 @@ class PermitCases:
 
     @case
     async def test_leases_of_permits_are_renewed(self, world: World) -> None:
-        semaphore, one = world.connect().semaphore(world.name(), 3, ttl=world.paced(0.6)), world.actor()
+        semaphore, one = world.connect().semaphore(world.name(), 3, ttl=world.lasting), world.actor()
         leases = [await one.do(semaphore.acquire), await one.do(lambda: semaphore.acquire(2))]
         for lease in leases:
             await world.until_renewed(lease)
@@ -318,7 +318,7 @@ class KilledPermitCases:
         world = sync_world
         client = world.connect()
         async with helper(world) as child:
-            await child.ask("acquire", name=world.name(), mode="permits", permits=1, ttl=world.paced(0.4))
+            await child.ask("acquire", name=world.name(), mode="permits", permits=1, ttl=world.paced(1.0))
             assert await world.do(client.semaphore(world.name(), 1).try_acquire) is None
             await child.kill()
         lease = await world.do(lambda: client.semaphore(world.name(), 1).acquire(timeout=world.soon))

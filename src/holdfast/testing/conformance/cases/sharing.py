@@ -256,7 +256,7 @@ class SharingCases:
 
     @case
     async def test_leases_of_readers_and_of_a_writer_are_renewed(self, world: World) -> None:
-        rwlock, (one, two) = world.connect().rwlock(world.name(), ttl=world.paced(0.6)), world.actors(2)
+        rwlock, (one, two) = world.connect().rwlock(world.name(), ttl=world.lasting), world.actors(2)
         reading = [await one.do(rwlock.read.acquire), await two.do(rwlock.read.acquire)]
         for lease in reading:
             await world.until_renewed(lease)
@@ -379,7 +379,7 @@ class KilledReaderCases:
     async def test_killed_reader_leaves_within_its_ttl(self, sync_world: World) -> None:
         world = sync_world
         async with helper(world) as child:
-            token = await child.ask("acquire", name=world.name(), mode="read", ttl=world.paced(0.4))
+            token = await child.ask("acquire", name=world.name(), mode="read", ttl=world.paced(1.0))
             client = world.connect()
             assert await world.do(client.rwlock(world.name()).write.try_acquire) is None
             await child.kill()
