@@ -37,7 +37,7 @@ class ObservingCases:
     @case
     async def test_a_busy_lock_reports_the_wait_and_the_timeout(self, world: World) -> None:
         events: list[Event] = []
-        timeout = world.paced(0.1)
+        timeout = world.paced(0.5)  # long enough for an answer: otherwise EngineUnavailable
         holder, client = world.connect(ttl=world.lasting), world.connect(observer=events.append)
         lease = await world.do(holder.lock(world.name()).acquire)
         assert await world.do(client.lock(world.name()).try_acquire) is None
