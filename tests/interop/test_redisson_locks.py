@@ -87,9 +87,9 @@ def test_re_entries_of_python_keep_java_out_until_the_last_is_over(
 
 
 def test_lease_of_java_ends_for_python_by_itself(redisson: Java, locks: holdfast.Client) -> None:
-    held = redisson.take("j", "lock", "stock", lease=0.5)
+    held = redisson.take("j", "lock", "stock", lease=2.0)
     assert held is not None
-    assert 0 < redisson.state("j", "lock", "stock").ttl <= 0.5
+    assert 0 < redisson.state("j", "lock", "stock").ttl <= 2.0
     locks.lock("stock").acquire(timeout=10).release()
     assert redisson.release("j", "lock", "stock") is None
 

@@ -96,7 +96,7 @@ def test_late_comer_in_java_enters_the_open_round_of_python_which_waits_for_it(
     assert alone.enter(LIMIT)
     java.enter("j", path_of("gate"), 2)
     assert java.passed("j") is not None, "the number of members is a threshold in Java"
-    assert alone.leave(0.2) is False
+    assert alone.leave(1) is False
     java.leave("j")
     assert java.passed("j") is not None
     assert alone.enter(LIMIT)

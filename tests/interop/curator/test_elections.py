@@ -112,5 +112,5 @@ def test_names_map_to_the_same_nodes(java: Java, locks: holdfast.Client, name: s
     java.lead("j", path_of(node))
     assert java.held("j") is not None
     with pytest.raises(holdfast.AcquireTimeout):
-        election.campaign(timeout=0.2)
+        election.campaign(timeout=1)
     java.resign("j")

@@ -201,7 +201,7 @@ def test_foreign_children_are_treated_the_same_by_both(
     held = java.take("j", path_of("stock"), timeout=0.2)
     if held is not None:
         java.release("j")
-    lease = locks.lock("stock").try_acquire(timeout=0.2)
+    lease = locks.lock("stock").try_acquire(timeout=1)  # long enough to connect, and for an answer
     if lease is not None:
         lease.release()
     assert (held is None, lease is None) == (blocks, blocks)
