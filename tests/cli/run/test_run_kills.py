@@ -157,7 +157,7 @@ def test_adopted_orphans_are_reaped_while_the_runner_waits(jobs: Jobs, lock_file
 
 def test_frozen_guardian_does_not_block_a_runner_with_a_busy_lock(jobs: Jobs, lock_file: str) -> None:
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire() as lease:
-        job = jobs.start("--fair", "--timeout", "1s", "x", "--", "true")
+        job = jobs.start("--fair", "--timeout", "3s", "x", "--", "true")
         eventually(lambda: locks.inspect("x").waiters == 1, TIMEOUT)
         os.kill(job.guardian, signal.SIGSTOP)
         assert job.wait() == 75
