@@ -79,7 +79,8 @@ def test_report_of_a_busy_lock(jobs: Jobs, lock_file: str) -> None:
 
 
 def test_report_of_a_lost_lock(jobs: Jobs) -> None:
-    line = _report(jobs, "--max-hold", "1s", "--grace", "300ms", "x", "--", "sh", "-c", "exec sleep 60")
+    # A grace that is over while the machine stalls would end the command by SIGKILL.
+    line = _report(jobs, "--max-hold", "3s", "--grace", "2s", "x", "--", "sh", "-c", "exec sleep 60")
     assert (line["outcome"], line["exit_code"], line["command_exit_code"]) == ("lost", 79, 143)
     assert (line["lost_reason"], line["signal"]) == ("max_hold", 15)
 
