@@ -117,3 +117,15 @@ def test_a_listener_that_is_garbage_is_forgotten(registers: MemoryRegisters) -> 
     del listener
     gc.collect()
     assert not registers.register(("orders", "condition:")).waiters.watching
+
+
+def test_waiters_that_have_left_the_queue_are_not_remembered(registers: MemoryRegisters) -> None:
+    """Regression: each was remembered for 35 seconds, and every load went through all of them."""
+    cell = load(registers, FIRST)
+    for number in range(100):
+        queue = f"full=w{number}:W,other:W"
+        assert run(registers.store(KEY, FIRST, cell.version, 1.0, queue=queue, join=f"w{number}")) == cell.version + 1
+        run(registers.look(KEY, "other", 1.0))
+        cell = load(registers, FIRST)
+        assert cell.present == {f"w{number}", "other"}
+    assert len(registers.register((KEY.name, KEY.part)).waiters.looked) == 2

@@ -30,6 +30,13 @@ class Waiters:
     def present(self, now: float) -> frozenset[str]:
         return frozenset(waiter for waiter in list(self.looked) if now < self.looked.get(waiter, 0.0) + PRESENCE)
 
+    def forget_gone(self, queue: str) -> None:
+        """Drop those that are not in the queue. Each load goes through all: with thousands that have waited one after
+        the other, and are gone, every operation of a monitor would take longer than the one before."""
+        queued = {entry.waiter for entries in waiter_queue.parse(queue).values() for entry in entries}
+        for waiter in [each for each in list(self.looked) if each not in queued]:
+            self.looked.pop(waiter, None)
+
     def forget_absent(self, now: float) -> None:
         """Drop those that were absent for so long that they have ended: the rest may look again any moment."""
         for waiter in list(self.looked):
@@ -132,6 +139,8 @@ class MemoryRegisters:
                 seen.waiters,
             )
             if self._replace(place, seen, changed):
+                if queue is not None:
+                    seen.waiters.forget_gone(queue)
                 seen.waiters.forget_absent(now)
                 seen.waiters.wake(wake)
                 return version + 1
