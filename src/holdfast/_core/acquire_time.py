@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-#: An acquire with a timeout may take this much longer, for a last look at a busy lock and for leaving its queue.
+#: An acquire with a timeout may take this much longer, for the answer to a last request and for leaving its queue.
 _GRACE: Final = 0.09
-#: Of it, what the last look may take.
+#: Of it, what the last request may take.
 _LAST_LOOK: Final = 0.05
+#: The last look at a busy lock is so much before the deadline, but no more than a quarter of the timeout (s): if the
+#: server is slow to answer it, the lock is busy all the same, and not unreachable.
+_LOOK_AHEAD: Final = 0.25
 #: A request about a place in the queue gets at least this long.
 _SHORTEST_LEAVE: Final = 0.02
 
@@ -20,6 +23,11 @@ def request_timeout(most: float, timeout: float | None, deadline: float | None, 
     if not timeout or deadline is None:
         return most
     return min(most, max((deadline - now) / 2, _LAST_LOOK))
+
+
+def last_look(timeout: float, deadline: float) -> float:
+    """When to look at a busy lock for the last time, unless something happens to it after that."""
+    return deadline - min(timeout / 4, _LOOK_AHEAD)
 
 
 def time_to_leave(most: float, timeout: float | None, deadline: float | None, now: float) -> float:

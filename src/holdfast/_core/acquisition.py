@@ -80,8 +80,11 @@ class Acquisition:
         acquiring, direct, shared = core.acquiring, core.direct, policy.at_engine
         if direct is None or not policy.direct:
             return core.begin(self, handle)
-        if shared and not (core.shares_directly and self._nesting(handle._caller) is None):
-            return core.begin(self, handle)
+        if shared:
+            if not core.shares_directly or self._nesting(handle._caller) is not None:
+                return core.begin(self, handle)
+        elif policy.key in core.queue.occupants:
+            return core.begin(self, handle)  # another caller of this process is at the name
         call, key = Call(), policy.key
         answer: Answer = None
         try:
@@ -365,8 +368,11 @@ class Acquisition:
             if self._deadline is not None and front.now() >= self._deadline:
                 raise errors.busy(self._policy, self._timeout)
             handed = await self._wait(attempt, sent)
-            if handed is not None and (given := self._accepted(attempt, handed)) is not None:
-                return given
+            if handed is not None:
+                if (given := self._accepted(attempt, handed)) is not None:
+                    return given
+            elif self._stayed_busy(sent):
+                raise errors.busy(self._policy, self._timeout)
 
     def _accepted(self, attempt: Attempt, handed: Handed) -> Grant | None:
         """The grant that came without a request; None: ask, which finds it.
@@ -401,7 +407,8 @@ class Acquisition:
         now = self._core.front.now()
         until = now + _LONGEST_WAIT
         if self._deadline is not None:
-            until = min(until, self._deadline)
+            looks = acquire_time.last_look(self._timeout or 0.0, self._deadline)
+            until = min(until, looks if sent < looks else self._deadline)
         self._contender.timeout = self._request_timeout(now)
         try:
             return await self._contender.wait(until)
@@ -409,6 +416,12 @@ class Acquisition:
             self.unanswered_since = sent
             await self._back_off(failure, attempt, sent)
             return None
+
+    def _stayed_busy(self, sent: float) -> bool:
+        """Whether the time is over, and the request of ``sent``, which was answered, was the last look."""
+        if self.unanswered_since is not None or self._deadline is None or self._core.front.now() < self._deadline:
+            return False
+        return sent >= acquire_time.last_look(self._timeout or 0.0, self._deadline)
 
     def _request_timeout(self, now: float) -> float:
         return acquire_time.request_timeout(self._policy.request_timeout, self._timeout, self._deadline, now)
