@@ -66,6 +66,14 @@ def test_last_look_leaves_a_quarter_of_the_time_or_a_quarter_of_a_second(timeout
     assert acquire_time.last_look(timeout, 100.0) == pytest.approx(100.0 - ahead)
 
 
+def test_last_look_has_all_that_is_left_and_others_have_half_of_it() -> None:
+    deadline = 100.0
+    assert acquire_time.request_timeout(5.0, 4.0, deadline, 96.0) == pytest.approx(2.0)
+    assert acquire_time.request_timeout(5.0, 4.0, deadline, 99.75) == pytest.approx(0.25 + 0.05)
+    assert acquire_time.request_timeout(5.0, 4.0, deadline, 101.0) == pytest.approx(0.05)
+    assert acquire_time.request_timeout(0.1, 4.0, deadline, 99.75) == pytest.approx(0.1)
+
+
 def test_lock_that_is_released_after_the_last_look_is_still_acquired() -> None:
     """A waiter is woken at any moment before its deadline."""
     url = f"memory:{uuid.uuid4().hex}"

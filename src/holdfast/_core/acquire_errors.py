@@ -17,6 +17,11 @@ def busy(policy: Policy, timeout: float | None) -> AcquireTimeout:
     return AcquireTimeout(f"{policy.title} {waited}", name=policy.name, timeout=timeout or 0.0)
 
 
+def late() -> RequestFailed:
+    """The answer took longer than the lease (a pause between send and check): it is useless."""
+    return RequestFailed("the answer came after the lease had run out", may_have_happened=True)
+
+
 def unreachable_ahead(policy: Policy, engine: Engine) -> EngineUnavailable:
     return EngineUnavailable(
         f"{policy.title}: {engine!r} did not answer the caller ahead in this process", name=policy.name

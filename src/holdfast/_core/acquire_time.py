@@ -19,15 +19,29 @@ _SHORTEST_LEAVE: Final = 0.02
 
 
 def request_timeout(most: float, timeout: float | None, deadline: float | None, now: float) -> float:
-    """Half of what is left: a reply lost in a black hole must leave time to ask again."""
+    """Half of what is left: a reply lost in a black hole must leave time to ask again. The last look has all of it."""
     if not timeout or deadline is None:
         return most
+    if is_last(timeout, deadline, now):
+        return min(most, max(deadline - now, 0.0) + _LAST_LOOK)
     return min(most, max((deadline - now) / 2, _LAST_LOOK))
 
 
 def last_look(timeout: float, deadline: float) -> float:
     """When to look at a busy lock for the last time, unless something happens to it after that."""
     return deadline - min(timeout / 4, _LOOK_AHEAD)
+
+
+def is_last(timeout: float | None, deadline: float | None, sent: float) -> bool:
+    """Whether a look that is sent at ``sent`` is the last one."""
+    return deadline is not None and sent >= last_look(timeout or 0.0, deadline)
+
+
+def next_look(latest: float, timeout: float | None, deadline: float | None, sent: float) -> float:
+    """Until when to wait after the answer to a look that was sent at ``sent``: for the next look, or for the end."""
+    if deadline is None:
+        return latest
+    return min(latest, deadline if is_last(timeout, deadline, sent) else last_look(timeout or 0.0, deadline))
 
 
 def time_to_leave(most: float, timeout: float | None, deadline: float | None, now: float) -> float:

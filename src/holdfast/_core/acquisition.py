@@ -28,17 +28,10 @@ if TYPE_CHECKING:
 
 #: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
 _LONGEST_WAIT: Final = 0.5
-
-
 #: What the engine has answered to a request; None: there is no answer yet.
 Answer = Any
 #: Answers that are there; others are awaitables.
 _ANSWERS: Final = (Busy, Exception)
-
-
-def _late() -> RequestFailed:
-    """The answer took longer than the lease (a pause between send and check): it is useless."""
-    return RequestFailed("the answer came after the lease had run out", may_have_happened=True)
 
 
 class Acquisition:
@@ -80,11 +73,8 @@ class Acquisition:
         acquiring, direct, shared = core.acquiring, core.direct, policy.at_engine
         if direct is None or not policy.direct:
             return core.begin(self, handle)
-        if shared:
-            if not core.shares_directly or self._nesting(handle._caller) is not None:
-                return core.begin(self, handle)
-        elif policy.key in core.queue.occupants:
-            return core.begin(self, handle)  # another caller of this process is at the name
+        if shared and not (core.shares_directly and self._nesting(handle._caller) is None):
+            return core.begin(self, handle)
         call, key = Call(), policy.key
         answer: Answer = None
         try:
@@ -107,7 +97,7 @@ class Acquisition:
                         if core.closed:
                             core.acquisition_left(self)
                         return DONE
-                    answer = _late()
+                    answer = errors.late()
         except (RequestFailed, LockError) as error:
             answer = error
         except BaseException as error:
@@ -138,7 +128,7 @@ class Acquisition:
                         answer = failure
                     if answer.__class__ is int or answer.__class__ is Granted:
                         granted = self._begin_direct(answer, handle, sent, asked)
-                        answer = None if granted else _late()
+                        answer = None if granted else errors.late()
                 if not granted:
                     if isinstance(answer, LockError):
                         raise answer
@@ -354,7 +344,7 @@ class Acquisition:
                     grant = Grant(attempt, self._policy, sent, *answer)
                     if grant.deadline > front.now():
                         return grant
-                    answer = _late()  # the attempt may ask again: if it still holds, its lease is extended
+                    answer = errors.late()  # the attempt may ask again: if it still holds, its lease is extended
             if isinstance(answer, RequestFailed):
                 attempt.unresolved |= answer.may_have_happened
                 failure, answer = answer, None
@@ -405,10 +395,7 @@ class Acquisition:
                 self._core.watchdog.resume()
             self._contender = self._core.session.contender(attempt, self._policy.request_timeout)
         now = self._core.front.now()
-        until = now + _LONGEST_WAIT
-        if self._deadline is not None:
-            looks = acquire_time.last_look(self._timeout or 0.0, self._deadline)
-            until = min(until, looks if sent < looks else self._deadline)
+        until = acquire_time.next_look(now + _LONGEST_WAIT, self._timeout, self._deadline, sent)
         self._contender.timeout = self._request_timeout(now)
         try:
             return await self._contender.wait(until)
@@ -419,9 +406,8 @@ class Acquisition:
 
     def _stayed_busy(self, sent: float) -> bool:
         """Whether the time is over, and the request of ``sent``, which was answered, was the last look."""
-        if self.unanswered_since is not None or self._deadline is None or self._core.front.now() < self._deadline:
-            return False
-        return sent >= acquire_time.last_look(self._timeout or 0.0, self._deadline)
+        is_over = self._deadline is not None and self._core.front.now() >= self._deadline
+        return is_over and self.unanswered_since is None and acquire_time.is_last(self._timeout, self._deadline, sent)
 
     def _request_timeout(self, now: float) -> float:
         return acquire_time.request_timeout(self._policy.request_timeout, self._timeout, self._deadline, now)
