@@ -18,11 +18,11 @@ from tests.cli.run.jobs import COMMAND, FOREVER, TIMEOUT, Jobs
 from tests.support.waiting import eventually
 
 PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
-# Prints the name of each signal; ends at EOF of its stdin.
+# Prints the name of each signal; ends at EOF of its stdin. Without a buffer: the next signal may come in the handler.
 REPORTER = (
-    "import signal, sys\n"
+    "import os, signal, sys\n"
     "for name in sys.argv[1:]:\n"
-    "    signal.signal(getattr(signal, 'SIG' + name), lambda *_, name=name: print(name, flush=True))\n"
+    "    signal.signal(getattr(signal, 'SIG' + name), lambda *_, name=name: os.write(1, name.encode() + b'\\n'))\n"
     "print('up', flush=True)\n"
     "sys.stdin.read()\n"
 )
