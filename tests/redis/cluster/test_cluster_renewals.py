@@ -21,8 +21,8 @@ from tests.support.waiting import renewed, until
 
 pytestmark = pytest.mark.needs_redis
 
-#: Long enough although each round waits for the dead shard and the scheduler may stall for a second.
-TTL = 3.0
+#: Long enough although each round waits for the dead shard, and the scheduler may stall for longer than a request has.
+TTL = 6.0
 #: The number of renewal batches, each of which could wait for the dead shard.
 TTLS = [TTL + number / 50 for number in range(6)]
 
