@@ -39,6 +39,6 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter for a lock only waits for the push, also if the machine stalls: it sends nothing more by itself."""
     monkeypatch.setattr("holdfast.engines.redis.waiting.seats.ONLY_WAIT", 60.0)

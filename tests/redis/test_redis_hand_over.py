@@ -44,7 +44,7 @@ async def joined(session: RedisSession, attempt: RedlockAttempt) -> None:
 
 
 @sync_and_async
-@pytest.mark.usefixtures("only_woken", "patient")
+@pytest.mark.usefixtures("only_woken", "only_waits")
 async def test_release_grants_the_first_waiter_without_a_request_of_its_own(
     session: RedisSession, server: RedisServer
 ) -> None:

@@ -105,7 +105,7 @@ async def test_waiter_descriptions_are_in_keys_with_a_ttl(session: RedisSession,
 
 
 @sync_and_async
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("only_waits")
 async def test_waiter_that_has_just_joined_is_shown(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")

@@ -127,7 +127,7 @@ async def test_release_with_a_waiter_leaves_the_lock_to_another_program_now_and_
 
 
 @sync_and_async
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("only_waits")
 async def test_release_beside_a_fair_lock_of_redisson_yields_to_it(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
