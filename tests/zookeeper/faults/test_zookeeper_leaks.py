@@ -21,6 +21,8 @@ AT_ONCE = 10
 #: Seconds: enough to join the queue and set a watch, and hardly enough for either.
 LONG_WAIT, SHORT_WAIT = 1.2, 0.03
 BACK_WITHIN = 10.0
+#: A client that was dropped in an earlier test withdraws what it may hold for as long as its ttl: a minute at most.
+ENDED_WITHIN = 90.0
 POLL = 0.02
 
 
@@ -33,6 +35,7 @@ def server() -> Iterator[ZooKeeperServer]:
 
 @APIS
 @pytest.mark.needs_zookeeper
+@pytest.mark.timeout(ENDED_WITHIN + 60)
 async def test_waits_that_time_out_leave_no_resources_behind(api: Api, server: ZooKeeperServer) -> None:
     server.flush()
     await earlier_threads_have_ended()
@@ -46,7 +49,7 @@ async def test_waits_that_time_out_leave_no_resources_behind(api: Api, server: Z
 async def earlier_threads_have_ended() -> None:
     """Threads of tests before this one end soon, once their clients are collected: their end would be counted."""
     gc.collect()
-    await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()))
+    await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()), ENDED_WITHIN)
 
 
 async def wait_until_timeout(api: Api, server: ZooKeeperServer) -> None:
