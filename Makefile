@@ -4,9 +4,9 @@
 PYTHON ?= python3
 # More arguments for pytest, the demo or the benchmark: make test ARGS="-k names"
 ARGS ?=
-# Most tests wait for a server or a clock: six at a time leave time for the servers. Tests of one module stay
+# Most tests wait for a server or a clock: five at a time leave time for the servers. Tests of one module stay
 # together, since they share servers.
-SPREAD := -n 6 --dist loadscope
+SPREAD := -n 5 --dist loadscope
 # Tests that say nothing about the library at run time: of the tests' own servers (`make harness`) and of what a type
 # checker says to users (`make types`).
 APART := --ignore=tests/harness --ignore=tests/typing
@@ -33,7 +33,7 @@ UNMEASURED := not interrupt and not fork and not leak and not cost
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-waiting test-computing harness soak coverage lint types check api wheel sdist sim interop
+.PHONY: help setup demo test harness soak coverage lint types check api wheel sdist sim interop
 .PHONY: bench bench-check
 .PHONY: clean
 .PHONY: redis zookeeper postgres compiler jdk
@@ -47,20 +47,13 @@ demo: $(DONE)/wheel ## see it work
 	$(CLEAN_PATH) $(BIN)/holdfast demo $(ARGS)
 
 test: setup redis zookeeper postgres compiler $(if $(ARGS),,$(DONE)/bytecode) ## all tests, against the wheel
-	@$(MAKE) --no-print-directory --jobs=2 test-waiting test-computing
-	$(PYTEST) $(APART) -m 'alone and not soak' $(ARGS) || $(NONE)
-
-test-waiting:
 	$(PYTEST) $(SPREAD) $(APART) -m 'not alone and not busy and not soak' $(ARGS) || $(NONE)
+	@# Not beside the others: simulations compute all the time, and those have leases to renew.
+	$(PYTEST) -n 2 --dist worksteal --timeout=600 -m 'busy and not soak' $(ARGS) || $(NONE)
+	$(PYTEST) $(APART) -m 'alone and not soak' $(ARGS) || $(NONE)
 
 harness: setup redis zookeeper postgres compiler ## tests of the tests' own servers, proxies and layout
 	$(PYTEST) $(SPREAD) tests/harness -m 'not soak' $(ARGS) || $(NONE)
-
-# Simulations compute all the time. With a low priority they have the cores while the tests above wait, and cost these
-# no time, since a process that wakes up has priority. For the same reason they may take long. They report at the end.
-test-computing:
-	@report="$$(nice -n 10 $(PYTEST) -n 2 --dist worksteal --timeout=600 -m 'busy and not soak' $(ARGS) 2>&1)"; code=$$?; \
-	printf '%s\n' "$$report"; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
 # Traced, a program takes several times the time: fewer at once, or short leases run out before they are renewed.
 coverage: setup redis zookeeper postgres compiler ## lines and branches that the quick tests reach, with a floor
