@@ -4,9 +4,9 @@
 PYTHON ?= python3
 # More arguments for pytest, the demo or the benchmark: make test ARGS="-k names"
 ARGS ?=
-# Most tests wait for a server or a clock: five at a time leave time for the servers. Tests of one module stay
-# together, since they share servers.
-SPREAD := -n 5 --dist loadscope
+# Most tests wait for a server or a clock: three at a time leave time for the servers, and for leases to be renewed on
+# two cores. Tests of one module stay together, since they share servers.
+SPREAD := -n 3 --dist loadscope
 # Tests that say nothing about the library at run time: of the tests' own servers (`make harness`) and of what a type
 # checker says to users (`make types`).
 APART := --ignore=tests/harness --ignore=tests/typing

@@ -19,6 +19,9 @@ from tests.servers.redis import RedisServer
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.support.processes import Death
 
+#: The kill comes 0.2 s before the lease expires, and must be scheduled by then.
+in_time = pytest.mark.alone
+
 # With a descendant in a session of its own. Both print their pids and ignore SIGTERM.
 TREE = f"setsid sh -c '{STUBBORN.replace(chr(39), chr(34))}' & sleep 0.1; {STUBBORN}"
 
@@ -51,6 +54,7 @@ def deaths_of(job: Job) -> list[Death]:
     return [Death(job.pid()), Death(job.pid())]
 
 
+@in_time
 def test_failed_renewals_send_term_then_kill_before_the_next_grant(jobs: Jobs, redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         job = jobs.start("--ttl", "3", "x", "--", "sh", "-c", TREE, url=proxy.url)
@@ -62,6 +66,7 @@ def test_failed_renewals_send_term_then_kill_before_the_next_grant(jobs: Jobs, r
         assert "(unreachable)" in job.errors()
 
 
+@in_time
 @pytest.mark.parametrize("frozen", ["server", "runner"])
 def test_frozen_server_or_runner_does_not_keep_the_command_alive(
     jobs: Jobs, redis_server: RedisServer, frozen: str
@@ -79,7 +84,7 @@ def test_frozen_server_or_runner_does_not_keep_the_command_alive(
         assert ("(expired)" if frozen == "runner" else "(unreachable)") in job.errors()
 
 
-@pytest.mark.alone  # the guardian has 0.2 s for the kill, which it must get from the scheduler
+@in_time
 def test_frozen_runner_on_the_embedded_engine_loses_its_command(jobs: Jobs) -> None:
     job = jobs.start("--ttl", "3", "--grace", "500ms", "x", "--", "sh", "-c", TREE)
     deaths = deaths_of(job)
@@ -89,6 +94,7 @@ def test_frozen_runner_on_the_embedded_engine_loses_its_command(jobs: Jobs) -> N
     assert job.wait() == 79
 
 
+@in_time
 def test_frozen_guardian_and_its_command_are_killed_by_the_runner(jobs: Jobs, redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         job = jobs.start("--ttl", "3", "x", "--", "sh", "-c", TREE, url=proxy.url)

@@ -18,13 +18,16 @@ from tests.cli.run.jobs import COMMAND, FOREVER, TIMEOUT, Jobs
 from tests.support.waiting import eventually
 
 PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
-# Prints the name of each signal; ends at EOF of its stdin. Without a buffer: the next signal may come in the handler.
+# Prints the name of each signal; ends at EOF of its stdin. Signals are waited for, not handled: one that comes while
+# a handler returns is noticed only after the read that goes on then.
 REPORTER = (
-    "import os, signal, sys\n"
-    "for name in sys.argv[1:]:\n"
-    "    signal.signal(getattr(signal, 'SIG' + name), lambda *_, name=name: os.write(1, name.encode() + b'\\n'))\n"
+    "import os, signal, sys, threading\n"
+    "names = {getattr(signal, 'SIG' + name): name for name in sys.argv[1:]}\n"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, names)\n"
+    "threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()\n"
     "print('up', flush=True)\n"
-    "sys.stdin.read()\n"
+    "while True:\n"
+    "    print(names[signal.sigwait(names)], flush=True)\n"
 )
 
 
