@@ -59,7 +59,7 @@ harness: setup redis zookeeper postgres compiler ## tests of the tests' own serv
 coverage: setup redis zookeeper postgres compiler ## lines and branches that the quick tests reach, with a floor
 	$(PYTEST) -n 3 --dist loadscope -m 'not alone and not busy and not soak' -k '$(UNMEASURED)' --cov --cov-report=term:skip-covered $(MEASURED)
 
-# Pytest compiles tests in its own way. Eight processes that start together would each compile all of them.
+# Pytest compiles tests in its own way. Processes that start together would each compile all of them.
 $(DONE)/bytecode: $(shell find tests -name '*.py') | setup
 	@printf '%s\n' tests/*/ | xargs -n 4 -P 2 $(PYTEST) --collect-only -qq >/dev/null 2>&1 || true
 	@touch $@

@@ -65,9 +65,8 @@ def test_close_releases_ten_thousand_leases_within_a_second(start_redis: Callabl
             took = hold_and_close(server.url) if kind == "sync" else asyncio.run(hold_and_close_async(server.url))
             tries.append((took, sum(1 for _ in direct.scan_iter("lock-*", count=5_000))))
             direct.flushall()
-    took, left = min(tries)
-    assert left == 0
-    assert took < 1.0, tries
+    assert all(left == 0 for took, left in tries if took < 1.0), "one that was in time has released all"
+    assert min(tries)[0] < 1.0, tries
 
 
 def hold_and_close(url: str) -> float:
