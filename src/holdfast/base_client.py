@@ -164,8 +164,8 @@ class BaseClient(NotPortable):
 
     def __del__(self) -> None:
         core = getattr(self, "_opened", None)
-        if core is not None and not core.closed:
-            core.orphan()
+        if core is not None and not core.disowned:
+            core.orphan()  # closed or not: a signal may have interrupted its close
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self._engine!r}>"

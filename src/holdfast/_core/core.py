@@ -450,8 +450,7 @@ class Core:
 
     def _stop_watchdog(self) -> None:
         with self.lock:
-            if not self.watchdog.stopping:
-                self.watchdog.stop()
+            self.watchdog.stop()
 
     def _shut(self) -> None:
         """Every step may be interrupted, and is done again by the next call."""

@@ -167,9 +167,10 @@ class Watchdog:
         self._wakeup.set()
 
     def stop(self) -> None:
-        """Try each withdrawal once more, then end."""
-        self._withdraw_until = self._runtime.now() + _LAST_WITHDRAWALS
-        self.stopping = True
+        """Try each withdrawal once more, then end. Repeated, in case a signal came before it was woken."""
+        if not self.stopping:
+            self._withdraw_until = self._runtime.now() + _LAST_WITHDRAWALS
+            self.stopping = True
         if self.started:
             self._look_by(_NOW)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,7 @@ import holdfast
 from holdfast.testing.conformance.opening import Api
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.support.clients import APIS, open_clients
-from tests.support.leaks import Baseline, threads
+from tests.support.leaks import Baseline
 from tests.support.waiting import until
 from tests.zookeeper.server_counts import ServerCounts
 
@@ -21,9 +20,6 @@ AT_ONCE = 10
 #: Seconds: enough to join the queue and set a watch, and hardly enough for either.
 LONG_WAIT, SHORT_WAIT = 1.2, 0.03
 BACK_WITHIN = 10.0
-#: A client that was dropped in an earlier test withdraws what it may hold for as long as its ttl: a minute at most.
-ENDED_WITHIN = 90.0
-POLL = 0.02
 
 
 @pytest.fixture(scope="module")
@@ -35,21 +31,13 @@ def server() -> Iterator[ZooKeeperServer]:
 
 @APIS
 @pytest.mark.needs_zookeeper
-@pytest.mark.timeout(ENDED_WITHIN + 60)
 async def test_waits_that_time_out_leave_no_resources_behind(api: Api, server: ZooKeeperServer) -> None:
     server.flush()
-    await earlier_threads_have_ended()
     here, there = Baseline(), ServerCounts.of(server)
     await wait_until_timeout(api, server)
     await here.until_nothing_is_left(BACK_WITHIN)
     # The two locks and their parent are containers, which the server removes later.
     await back_at(there._replace(nodes=there.nodes + 3), server)
-
-
-async def earlier_threads_have_ended() -> None:
-    """Threads of tests before this one end soon, once their clients are collected: their end would be counted."""
-    gc.collect()
-    await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()), ENDED_WITHIN)
 
 
 async def wait_until_timeout(api: Api, server: ZooKeeperServer) -> None:
