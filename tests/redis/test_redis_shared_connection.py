@@ -173,10 +173,8 @@ def test_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
     """Each iteration of the loop takes as long as the timeout; a handshake takes several iterations."""
 
     async def body(session: Any) -> None:
-        asking = [
-            asyncio.ensure_future(session.acquire(make_attempt(f"job-{number}"), SHORT_TIMEOUT)) for number in range(20)
-        ]
-        asyncio.get_running_loop().call_soon(Busy, 10, SHORT_TIMEOUT)
+        asking = [asyncio.ensure_future(session.acquire(make_attempt(f"job-{number}"), SLOW)) for number in range(20)]
+        asyncio.get_running_loop().call_soon(Busy, 5, SLOW)
         outcomes = await asyncio.gather(*asking, return_exceptions=True)
         assert not [outcome for outcome in outcomes if not isinstance(outcome, Granted)]
 
