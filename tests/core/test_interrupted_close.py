@@ -1,4 +1,4 @@
-"""One signal at every place of a close, while the watchdog sleeps for long: its thread ends all the same.
+"""One signal at every place of a close: if the close is repeated, or the client dropped, nothing stays open.
 
 Found by the count of threads in a later test: a close that was interrupted before it had woken the watchdog, and then
 repeated, left the thread asleep for up to an hour.
@@ -9,12 +9,16 @@ from __future__ import annotations
 import gc
 import time
 import uuid
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast._core.watchdog import Watchdog
+from tests.support.leaks import Baseline
 from tests.support.signal_injector import InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 
@@ -22,6 +26,8 @@ pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
 #: Seconds: a watchdog that sleeps for longer was not woken by anything but the close.
 SOON, LONG = 10.0, 60.0
+#: Here a signal may come when ``os.open`` has returned: then nothing can close that descriptor.
+DESCRIPTOR_IS_IN_NO_VARIABLE = "in _checkpoints"
 
 
 def interrupted_close(number: int) -> tuple[holdfast.Client, Watchdog, list[str]]:
@@ -59,3 +65,52 @@ def test_watchdog_ends_if_the_client_is_dropped_instead() -> None:
         if not place:
             break
     assert number > 15, "places of a close"
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("redis", marks=pytest.mark.needs_redis),
+        pytest.param("zookeeper", marks=pytest.mark.needs_zookeeper),
+    ]
+)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/locks.db"
+    server: Any = request.getfixturevalue(f"{request.param}_server")
+    return str(server.url)
+
+
+@pytest.mark.parametrize("end", [holdfast.Client.close, lambda client: None], ids=["closed-again", "dropped"])
+def test_interrupted_close_leaves_no_thread_and_no_descriptor(url: str, end: Callable[[Any], None]) -> None:
+    for number in count():
+        before = Baseline()
+        client = holdfast.connect(url, ttl=2)
+        client.lock("a").acquire().release()
+        injector = SignalInjector(number)
+        try:
+            with injector:
+                client.close()
+        except InjectedInterrupt:
+            end(client)
+        del client
+        gc.collect()
+        with holdfast.connect(url) as other:
+            other.ping()  # what is left of a dropped client may be closed by the next one
+        place = "".join(injector.interrupted_at)
+        if not place.endswith(DESCRIPTOR_IS_IN_NO_VARIABLE):
+            eventually(lambda: not before.leaks(), SOON, f"nothing is left, after a signal at {place}")  # noqa: B023
+        if not place:
+            break
+    assert number > 40, "places of a close"
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_dropped_clients_that_held_nothing_leave_no_store_open(url: str) -> None:
+    before = Baseline()
+    for number in range(5):
+        holdfast.connect(f"{url}.{number}").ping()
+        gc.collect()
+    with holdfast.connect(url) as other:
+        other.ping()
+    assert before.leaks() == {}

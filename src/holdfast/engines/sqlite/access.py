@@ -11,7 +11,7 @@ from holdfast.engines.base import RequestFailed
 from holdfast.engines.sqlite import operations
 from holdfast.engines.sqlite.faults import Contended, Displaced
 from holdfast.engines.sqlite.store import Store
-from holdfast.engines.sqlite.stores import close_store, open_store, opening
+from holdfast.engines.sqlite.stores import close_store, drop_user, open_store, opening
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,11 +28,13 @@ class StoreAccess:
     Statements run in the caller's thread, without an await; only waiting is awaited.
     """
 
+    _store: Store | None = None
+
     def __init__(self, path: str, token_ttl: float | None, runtime: Runtime) -> None:
         self.runtime = runtime
         self._path = path
         self._token_ttl = token_ttl
-        self._store: Store | None = None
+        self._user = object()  # this, towards the stores, which must not keep it alive
         self._closed = False
 
     def store(self, now: float) -> Store:
@@ -47,9 +49,9 @@ class StoreAccess:
             if self._closed:  # by another thread, while this one waited
                 raise RequestFailed(f"lock file {self._path}: this session is closed", may_have_happened=False)
             if self._store is store or self._store is None:
-                self._store = open_store(self._path, self._token_ttl)
+                self._store = open_store(self._path, self._token_ttl, self._user)
                 if store is not None:
-                    close_store(store)
+                    close_store(store, self._user)
             return self._store
 
     async def run_retrying(
@@ -71,9 +73,13 @@ class StoreAccess:
     async def close(self) -> None:
         with opening():
             self._closed = True
-            store, self._store = self._store, None
-            if store is not None:
-                close_store(store)
+            if self._store is not None:
+                close_store(self._store, self._user)
+                self._store = None  # not before: an interrupted close does it again
+
+    def __del__(self) -> None:
+        if self._store is not None:
+            drop_user(self._store, self._user)
 
 
 def _failed(path: str, timeout: float, contended: Contended) -> RequestFailed:

@@ -70,13 +70,15 @@ class Anchor:
     def let_go(self) -> None:
         """Unlock before SQLite closes files that are in place, so that the last process can remove log and index."""
         for descriptor, where in zip(self._descriptors, (_SHARED_RANGE, _DEAD_MAN_SWITCH), strict=False):
-            _lock(descriptor, fcntl.F_UNLCK, where)
+            if descriptor >= 0:
+                _lock(descriptor, fcntl.F_UNLCK, where)
 
     def close(self) -> None:
-        """Close the descriptors only. Also in a forked child: the locks remain the parent's."""
-        descriptors, self._descriptors = self._descriptors, []
-        for descriptor in descriptors:
-            os.close(descriptor)
+        """Close the descriptors only, each of them once. Also in a forked child: the locks remain the parent's."""
+        for place in range(len(self._descriptors)):
+            descriptor, self._descriptors[place] = self._descriptors[place], -1
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def is_open(path: str) -> bool:

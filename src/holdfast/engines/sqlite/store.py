@@ -61,7 +61,7 @@ class Store:
         self, path: str, token_ttl: float | None, former: Collection[str] = (), *, suspect: bool = False
     ) -> None:
         self.path = path
-        self.users = 0
+        self.users: set[object] = set()
         self.abandoned = False  #: inherited by a fork, or displaced: open another store
         self.suspect = suspect  #: SQLite has found damage in the file
         self.former = frozenset(former)  #: identities that this process had in stores that were displaced
@@ -189,8 +189,8 @@ class Store:
             self._close_files()
 
     def _close_files(self) -> None:
-        connection, self._connection = self._connection, None
-        anchor, self._anchor = self._anchor, None
+        """Each is forgotten once it is closed, and not before: what a signal interrupts, the next call does again."""
+        connection, anchor = self._connection, self._anchor
         if anchor is not None and not self.abandoned and anchor.in_place():
             anchor.let_go()  # only then: SQLite would copy an old log into a file that others have created since
         if connection is not None:
@@ -202,8 +202,10 @@ class Store:
                 with contextlib.suppress(sqlite3.Error):
                     schema.set_sync(connection, schema.CHECKPOINTS)
                 connection.close()
+            self._connection = None
         if anchor is not None:
             anchor.close()
+            self._anchor = None
 
     def _checkpoint(self) -> None:
         """Copy the log into the file, as far as no process reads an older state. The log then starts over."""

@@ -16,6 +16,7 @@ _lock = threading.RLock()
 _current: Final[dict[str, Store]] = {}  # by resolved path
 _former: Final[set[str]] = set()  # identities that this process had in stores that were displaced
 _open: Final[set[Store]] = set()  # these, and displaced ones that still have users
+_dropped: Final[set[tuple[Store, object]]] = set()  # users that became garbage without giving up their use
 
 
 def opening() -> threading.RLock:
@@ -23,10 +24,12 @@ def opening() -> threading.RLock:
     return _lock
 
 
-def open_store(path: str, token_ttl: float | None) -> Store:
-    """The store for ``path``; opened for its first user. Each call needs one :func:`close_store`."""
+def open_store(path: str, token_ttl: float | None, user: object) -> Store:
+    """The store for ``path``; opened for its first user. It is closed when each ``user`` has called
+    :func:`close_store`."""
     resolved = paths.resolve(path)
     with _lock:
+        _close_for_dropped()
         store, suspect = _current.get(resolved), False
         if store is not None and store.is_displaced(clock.now()):
             # It has closed its files. Before that, no other connection to them may be opened in this process: SQLite
@@ -37,18 +40,34 @@ def open_store(path: str, token_ttl: float | None) -> Store:
         if store is None:
             store = _current[resolved] = Store(resolved, token_ttl, _former, suspect=suspect)
             _open.add(store)
-        store.users += 1
+        store.users.add(user)
         return store
 
 
-def close_store(store: Store) -> None:
-    """Give up one use of the store. The last user closes it."""
+def close_store(store: Store, user: object) -> None:
+    """Give up the use of the store. The last user closes it. Twice does no harm: a signal may interrupt every step."""
     with _lock:
-        if store not in _open:
-            return  # the parent's, before a fork
-        store.users -= 1
-        if store.users:
-            return
+        _close_for_dropped()
+        _give_up(store, user)
+
+
+def drop_user(store: Store, user: object) -> None:
+    """A user became garbage. The next user that opens or closes a store gives up its use. Called from ``__del__``: no
+    lock, no I/O."""
+    _dropped.add((store, user))
+
+
+def _close_for_dropped() -> None:
+    for each in list(_dropped):
+        _give_up(*each)
+        _dropped.discard(each)
+
+
+def _give_up(store: Store, user: object) -> None:
+    if store not in _open:
+        return  # closed, or the parent's, before a fork
+    store.users.discard(user)
+    if not store.users:
         _close(store)
 
 
@@ -91,6 +110,7 @@ def _after_fork_in_child() -> None:
     for store in _open:
         store.disown()
     _quiesced.clear()
+    _dropped.clear()
     _current.clear()
     _former.clear()
     _open.clear()
