@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.cluster.node import Node, Nodes
@@ -12,6 +12,8 @@ from holdfast.engines.redis.connections.channel import Watch
 from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.replies import Redirected
 from holdfast.engines.redis.dialect.requests import Call
+
+T = TypeVar("T")
 
 
 class Cluster(Nodes[Node], Protocol):
@@ -48,30 +50,25 @@ class ClusterWatch:
     async def take_seat(self, channel: str, waiter: str, timeout: float) -> str | None:
         self._key = channel  # it has the lock's slot
         place = await self._cluster.owner(channel, timeout)
-        try:
-            return await self._at(place).take_seat(channel, waiter, timeout)
-        except Redirected as redirection:
-            raise self._redirected(redirection, place) from redirection
-        except RequestFailed as failure:
-            self._cluster.blame(place, failure)
-            raise
+        return await self._asked(place, self._at(place).take_seat(channel, waiter, timeout))
 
     async def run(self, call: Call, timeout: float) -> Any:
         watch, place = self._watch, self._place
         if watch is None or place is None:
             raise RequestFailed("the connection was lost", may_have_happened=False)
+        return await self._asked(place, watch.run(call, timeout))
+
+    async def _asked(self, place: Place, answer: Awaitable[T]) -> T:
+        """The answer of the server at ``place``. A redirection is noted, if it is permanent; the caller comes back
+        soon."""
         try:
-            return await watch.run(call, timeout)
+            return await answer
         except Redirected as redirection:
-            raise self._redirected(redirection, place) from redirection
+            self._cluster.redirect(redirection, place)
+            raise RequestFailed(str(redirection), may_have_happened=False) from redirection
         except RequestFailed as failure:
             self._cluster.blame(place, failure)
             raise
-
-    def _redirected(self, redirection: Redirected, place: Place) -> RequestFailed:
-        """Noted, if it is permanent; the caller comes back soon."""
-        self._cluster.redirect(redirection, place)
-        return RequestFailed(str(redirection), may_have_happened=False)
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
         return int(await self.arm_reading(("PTTL", key), channel, timeout))
@@ -79,13 +76,7 @@ class ClusterWatch:
     async def arm_reading(self, words: Sequence[Argument], channel: str, timeout: float) -> Any:
         self._key = str(words[1])
         place = await self._cluster.owner(self._key, timeout)
-        try:
-            return await self._at(place).arm_reading(words, channel, timeout)
-        except Redirected as redirection:
-            raise self._redirected(redirection, place) from redirection
-        except RequestFailed as failure:
-            self._cluster.blame(place, failure)
-            raise
+        return await self._asked(place, self._at(place).arm_reading(words, channel, timeout))
 
     async def pushed(self, until: float) -> bool:
         watch = self._watch
