@@ -38,6 +38,7 @@ class Environment:
 
     def __init__(self, number: int) -> None:
         store = f"memory:{uuid.uuid4().hex}"
+        self.number = number  #: of the place where the signal comes
         self.injector = SignalInjector(number)
         self.client = holdfast.connect(store)
         self.other = holdfast.connect(store)
@@ -203,6 +204,39 @@ def test_signal_handler_that_uses_the_same_lock_blocks_no_caller(what: str) -> N
             break
         number += 1
     assert number > 15
+
+
+def test_signal_handler_that_waits_for_the_same_lock_blocks_no_caller() -> None:
+    """The handler joined the queue, was the only one in it, and left: the queue to which the interrupted caller was
+    added then was not the name's any more."""
+
+    def scenario(environment: Environment) -> None:
+        handler, held = threading.Lock(), threading.Event()
+
+        def wait() -> None:
+            with handler:
+                environment.lock.try_acquire(timeout=0.002)
+
+        def is_queued() -> bool:
+            return not handler.locked() and environment.queue.waiting("a") == 1
+
+        def hold() -> None:
+            with environment.lock:
+                held.set()
+                with contextlib.suppress(AssertionError):
+                    eventually(is_queued, SOON / 4)
+
+        environment.injector = HandlerInjector(environment.number, wait)
+        holder = threading.Thread(target=hold, daemon=True)
+        holder.start()
+        assert held.wait(SOON)
+        environment.interrupt(lambda: leases.append(environment.lock.acquire(timeout=SOON)))
+        holder.join(SOON)
+        assert leases, f"this caller was left waiting by a signal at {environment.injector.interrupted_at}"
+        leases.pop().release()
+
+    leases: list[holdfast.Lease] = []
+    assert interrupt_everywhere(scenario) > 30
 
 
 async def test_a_cancelled_acquire_does_not_withdraw_what_it_has_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,9 @@ class LocalQueue:
 
     def join(self, key: str, waiter: LocalWaiter) -> None:
         """Queue up at an occupied slot."""
-        self.waiters.setdefault(key, deque()).append(waiter)
+        queue = self.waiters.setdefault(key, deque())
+        queue.append(waiter)
+        self.waiters[key] = queue  # a signal handler that waited, alone, has removed it
 
     def occupant(self, key: str) -> object | None:
         """The acquisition or hold that has the slot of this name."""
