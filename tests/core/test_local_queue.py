@@ -140,6 +140,89 @@ def test_tokens_of_a_block_grow_and_end_with_the_one_that_was_granted() -> None:
     assert [given.draw_token() for _ in range(5)] == [996, 997, 998, 999, 1000]
 
 
+def offered(queue: LocalQueue, given: Grant, *waiters: LocalWaiter) -> None:
+    """A hold ends: ``given`` is handed over to the first of ``waiters``."""
+    holder = object()
+    assert queue.occupy(KEY, holder)
+    for one in waiters:
+        queue.join(KEY, one)
+    assert queue.hand_over(given, holder, 100.001) is waiters[0]
+
+
+def test_what_was_not_accepted_is_taken_back_and_its_waiter_is_the_head_again() -> None:
+    queue, given, one, two, late = LocalQueue(), grant(), waiter(), waiter(), waiter()
+    offered(queue, given, one, two)
+    assert queue.take_back(KEY, late, 100.002) is given
+    assert (late.turn, late.inherited, queue.occupant(KEY)) == (Turn.INHERIT, given, late.caller)
+    assert one.turn is Turn.WAITING
+    assert not queue.accept(KEY, one)
+    assert queue.hand_over(given, late.caller, 100.003) is one
+    assert queue.accept(KEY, one)
+    assert queue.hand_over(given, one.caller, 100.004) is two
+
+
+def test_what_was_accepted_or_taken_back_is_not_taken_back() -> None:
+    queue, given, one, late, later = LocalQueue(), grant(), waiter(), waiter(), waiter()
+    offered(queue, given, one)
+    assert queue.take_back(KEY, late, 100.002) is given
+    assert queue.take_back(KEY, later, 100.003) is None
+    assert queue.hand_over(given, late.caller, 100.004) is one
+    assert queue.accept(KEY, one)
+    assert queue.take_back(KEY, later, 100.005) is None
+    assert later.turn is Turn.WAITING
+    assert queue.occupant(KEY) is one.caller
+
+
+def test_what_was_passed_on_is_not_taken_back_from_the_waiter_that_has_left() -> None:
+    queue, given, one, late = LocalQueue(), grant(), waiter(), waiter()
+    offered(queue, given, one)
+    assert not queue.leave(KEY, one)
+    assert queue.take_back(KEY, late, 100.002) is None
+    queue.vacate(KEY, one.caller)
+    queue.offers[KEY] = one  # as if it had been interrupted before
+    assert queue.take_back(KEY, late, 100.003) is None
+
+
+@pytest.mark.parametrize("other", [{"ttl": 29.0}, {"renew": False}, {"replicas": 1}, {"fair": True}], ids=str)
+def test_a_caller_with_another_policy_takes_nothing_back(other: dict[str, Any]) -> None:
+    queue, one = LocalQueue(), waiter()
+    offered(queue, grant(), one)
+    assert queue.take_back(KEY, waiter(**other), 100.002) is None
+    assert queue.accept(KEY, one)
+
+
+def test_nothing_is_taken_back_once_a_release_is_due() -> None:
+    for given, now in ((grant(), 100.0 + MAX_CHAIN_SECONDS + 0.001), (grant(tokens=2), 100.002)):
+        queue, one = LocalQueue(), waiter()
+        offered(queue, given, one)
+        given.next_token += given.tokens == 2  # as if it were used up
+        assert queue.take_back(KEY, waiter(), now) is None
+        assert queue.accept(KEY, one)
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 5])
+def test_a_waiter_is_overtaken_a_bounded_number_of_times(ahead: int) -> None:
+    """One caller comes back after each hold, and always before the head has run."""
+    queue, holder, last = LocalQueue(), object(), waiter()
+    queue.occupy(KEY, holder)
+    for one in [waiter() for _ in range(ahead)]:
+        queue.join(KEY, one)
+    queue.join(KEY, last)
+    occupant, overtaken = holder, 0
+    while last.turn is not Turn.CONTEND:
+        given = grant()  # by the engine, to the present occupant
+        while queue.hand_over(given, occupant, 100.001) is not None:
+            comes = waiter()
+            assert queue.take_back(KEY, comes, 100.001) is given
+            given.draw_token()
+            occupant = comes.caller
+            overtaken += 1
+        following = queue.vacate(KEY, occupant)
+        assert following is not None
+        occupant = following.caller
+    assert overtaken == (ahead + 1) * MAX_HANDOVERS
+
+
 class QueueMachine(RuleBasedStateMachine):
     """Callers come, wait, get their turn and leave at any moment: at most one has the slot, and it is never lost."""
 
@@ -150,6 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = LocalQueue()
         self.occupant: object | None = None
         self.waiters: list[LocalWaiter] = []
+        self.offered: LocalWaiter | None = None
 
     @rule(target=waiting)
     def come(self) -> LocalWaiter:
@@ -169,14 +253,36 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(hand_on=st.booleans())
     def give_up(self, hand_on: bool) -> None:
         following = self.queue.hand_over(grant(), self.occupant, 100.001) if hand_on else None
+        self.offered = following
         if following is None:
             following = self.queue.vacate(KEY, self.occupant)
         expected = self.waiters.pop(0) if self.waiters else None
         assert following is expected
         self.occupant = None if following is None else following.caller
 
+    @rule(target=waiting)
+    def overtake(self) -> LocalWaiter:
+        one = waiter()
+        taken = self.queue.take_back(KEY, one, 100.001)
+        assert (taken is None) == (self.offered is None)
+        if self.offered is not None:
+            assert self.offered.caller is self.occupant
+            self.waiters.insert(0, self.offered)
+            self.occupant, self.offered = one.caller, None
+        else:
+            one.turn = Turn.UNREACHABLE  # it was never there
+        return one
+
+    @rule(one=waiting)
+    def run(self, one: LocalWaiter) -> None:
+        assert self.queue.accept(KEY, one) == (one not in self.waiters)
+        if one is self.offered:
+            self.offered = None
+
     @rule(one=consumes(waiting))
     def leave(self, one: LocalWaiter) -> None:
+        if one is self.offered:
+            self.offered = None
         if self.queue.leave(KEY, one):
             self.waiters.remove(one)
         elif one.caller is self.occupant:

@@ -11,7 +11,7 @@ Read ``world/single.py`` first. The parts:
 - ``client/``: the engine's channel on the simulated network
 - ``checkers/``: the invariants I1–I13, after every step and at the end
 - ``redlock/``: the same with several servers; ``sharing/``: read-write locks and semaphores;
-  ``conditions/``: a bounded buffer
+  ``conditions/``: a bounded buffer; ``handing_over/``: from process to process; ``local/``: many callers in a process
 - ``mutants.py``: deliberate bugs, each of which a seed must find
 - ``runner.py``: runs seeds; ``determinism.py``: makes two runs of one seed equal
 """

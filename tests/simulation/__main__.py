@@ -9,6 +9,8 @@ import time
 from tests.simulation.conditions.directed import DirectedWorld
 from tests.simulation.conditions.mutants import CONDITION_MUTANTS
 from tests.simulation.conditions.world import BufferWorld
+from tests.simulation.local.mutants import LOCAL_MUTANTS
+from tests.simulation.local.world import LocalWorld
 from tests.simulation.mutants import MUTANTS, Mutant, no_mutant
 from tests.simulation.redlock.grants import GrantsWorld
 from tests.simulation.redlock.mutants import REDLOCK_MUTANTS
@@ -23,6 +25,7 @@ WORLDS: dict[str, tuple[MakeWorld, dict[str, Mutant]]] = {
     "": (World, MUTANTS),
     "redlock": (RedlockWorld, REDLOCK_MUTANTS),
     "grants": (GrantsWorld, REDLOCK_MUTANTS),
+    "local": (LocalWorld, LOCAL_MUTANTS),
     "sharing": (SharingWorld, SHARING_MUTANTS),
     "conditions": (BufferWorld, CONDITION_MUTANTS),
     "notifies": (DirectedWorld, CONDITION_MUTANTS),
@@ -35,6 +38,7 @@ def main() -> int:
     for option, meaning in (
         ("redlock", "several servers, in place of one"),
         ("grants", "Redlock's tokens in great numbers, and nothing else"),
+        ("local", "many callers in each process, which overtake each other"),
         ("sharing", "read-write locks and semaphores, in place of locks"),
         ("conditions", "a bounded buffer, by conditions"),
         ("notifies", "one item and one notify, and a waiter that ends at that moment"),

@@ -11,7 +11,8 @@ One call:
 * ``policy``: what a Lock object is made of: a name and how to hold it
 * ``acquisition``: one acquire: the local queue, then the engine; ``acquire_errors``: why it has failed;
   ``acquire_time``: how long its requests may take
-* ``local_queue``: the waiters inside this process, and hand-over without a round trip
+* ``local_queue``: the waiters inside this process, and hand-over without a round trip; ``local_turn``: one caller's way
+  through it
 * ``shared_looks``: one request for all sleeping waiters of conditions
 * ``releasing``: one release: to the next local waiter or the engine, finished also if it is interrupted
 * ``renewing``: renewal on the user's request; what a batch of renewals brought

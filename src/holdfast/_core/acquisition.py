@@ -15,16 +15,14 @@ from holdfast._core import acquire_errors as errors
 from holdfast._core import acquire_time, lease_time, retry
 from holdfast._core.grant import Asked, DirectGrant, Grant, attempt_of
 from holdfast._core.hold import Handle, Hold
-from holdfast._core.local_queue import LocalWaiter, Turn
+from holdfast._core.local_turn import LocalTurn
 from holdfast._core.operations import Call
-from holdfast._core.policy import Policy
-from holdfast._runtime.base import DONE, Event, Rest
+from holdfast._runtime.base import DONE, Rest
 from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Busy, Contender, Granted, Handed, RequestFailed
 from holdfast.errors import EngineUnavailable, LockError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast._core.core import Core
-    from holdfast.observer.reports import Attempt as AttemptReport
+    pass
 
 #: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
 _LONGEST_WAIT: Final = 0.5
@@ -34,40 +32,27 @@ Answer = Any
 _ANSWERS: Final = (Busy, Exception)
 
 
-class Acquisition:
+class Acquisition(LocalTurn):
     """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
     operation = "acquire"  #: what an error about its outcome calls it
 
     # What most never need has its first value here, and is stored once it differs.
-    _deadline: float | None = None
-    _waiter: LocalWaiter | None = None
     _asked: Asked | None = None
     _attempt: Attempt | None = None
     _grant: Grant | None = None
     _contender: Contender | None = None
     _key = -1  # of its handle
     _failures = 0  # of the requests since ``unanswered_since``
-    _report: AttemptReport | None = None
-    #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
-    unanswered_since: float | None = None
     suspected = False  #: ``break_`` may have taken what the engine has granted to it, or is about to
     broken_token: int | None = None  #: the token of that, if it is known
-
-    def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
-        self._core = core
-        self._policy = policy
-        self._timeout = timeout
-        if timeout is not None:
-            self._deadline = core.front.now() + timeout
-        if core.reports is not None:
-            self._report = core.reports.attempt(policy, timeout)
 
     def start(self, handle: Handle) -> Rest:
         """A new hold, with ``handle`` as its first one. DONE: it has it. Else the rest of the acquire, to be run.
 
         For what nearly every acquire is: no other caller of this process is at the name, and the first answer grants
-        it. That takes no attempt, and no coroutine if the engine blocks. All else goes on in ``run``, with the answer.
+        it; or another one was offered the grant, and has not accepted it. That takes no attempt, and no coroutine if
+        the engine blocks. All else goes on in ``run``, with the answer.
         """
         core, policy = self._core, self._policy
         acquiring, direct, shared = core.acquiring, core.direct, policy.at_engine
@@ -98,6 +83,13 @@ class Acquisition:
                             core.acquisition_left(self)
                         return DONE
                     answer = errors.late()
+            elif key in core.queue.offers and (grant := self._take_back()) is not None:
+                self._grant = grant
+                self._begin_hold(grant, handle, True, core.now())
+                acquiring.running.pop(self, None)  # as at the end of run
+                if core.closed:
+                    core.acquisition_left(self)
+                return DONE
         except (RequestFailed, LockError) as error:
             answer = error
         except BaseException as error:
@@ -235,89 +227,13 @@ class Acquisition:
         if self._report is not None:
             self._report.waiting()
 
-    @property
-    def waiter(self) -> LocalWaiter | None:
-        """Its place in the local queue, if it was or is in one."""
-        return self._waiter
-
     def suspect(self, key: str, broken: int | None) -> None:
         """``break_`` was used on ``key``, on the holder of the token ``broken`` if that is known."""
         if key == self._policy.key:
             self.suspected = True
+            self._core.queue.keep(key, self._waiter)  # another caller would not know of it
             if broken is not None:
                 self.broken_token = broken
-
-    def notify_again(self) -> None:
-        """Wake it if its turn has come: a signal may have ended the caller that should have."""
-        waiter = self._waiter
-        if waiter is not None and waiter.turn is not Turn.WAITING:
-            waiter.event.set()
-
-    @property
-    def inherited(self) -> Grant | None:
-        """The grant that was handed over to it and that is in no hold yet."""
-        waiter = self._waiter
-        grant = waiter.inherited if waiter is not None and waiter.inherits else None
-        return grant if grant is not None and grant.hold is None else None
-
-    # -- inside the process ----------------------------------------------------------------------------------------
-
-    def _occupy(self) -> bool:
-        """Take the name's slot, or else a place in its local queue."""
-        core, key = self._core, self._policy.key
-        with core.lock:
-            if core.queue.occupy(key, self):
-                return True
-            core.repair_slot(key)
-            if core.queue.occupy(key, self):
-                return True
-            if self._timeout == 0:
-                if self._unreachable_since(core.queue.occupant(key)) is None:
-                    raise errors.busy(self._policy, self._timeout)
-                return True  # unknown whether it is busy: one try needs one answer, so ask the engine too
-            self._waiter = LocalWaiter(self, self._policy, core.front.event(), core.front.now())
-            core.queue.join(key, self._waiter)
-            core.watchdog.check_slots()
-            self._report_waiting()
-            return False
-
-    def _unreachable_since(self, occupant: object) -> float | None:
-        """Since when the local caller ahead has had no answer; None if the engine answers it."""
-        return occupant.unanswered_since if isinstance(occupant, Acquisition) else None
-
-    def _is_unreachable(self, occupant: object, since: float) -> bool:
-        """Whether the caller ahead has had no answer since, and for as long as this one would have waited for one."""
-        unanswered = self._unreachable_since(occupant)
-        if unanswered is None or unanswered > since:
-            return False
-        enough = acquire_time.long_enough_for_an_answer(self._policy.request_timeout, self._timeout)
-        return self._core.front.now() - unanswered >= enough
-
-    async def _await_turn(self) -> Grant | None:
-        """An inherited grant, or None: it is our turn to contend."""
-        core, waiter = self._core, self._waiter
-        assert waiter is not None
-        await self._until_turn(waiter.event)
-        with core.lock:
-            if core.queue.leave(self._policy.key, waiter):
-                ahead = core.queue.occupant(self._policy.key)
-                raise (
-                    errors.unreachable_ahead(self._policy, self._core.engine)
-                    if self._is_unreachable(ahead, waiter.since)
-                    else errors.busy(self._policy, self._timeout)
-                )
-        if waiter.turn is Turn.CLOSED:
-            raise UsageError("this client was closed while waiting", name=self._policy.name)
-        if waiter.turn is Turn.UNREACHABLE:
-            raise errors.unreachable_ahead(self._policy, self._core.engine)
-        grant = waiter.inherited if waiter.inherits else None
-        if grant is None or (grant.lost is None and grant.deadline > core.front.now()):
-            return grant
-        core.let_go(grant)
-        return None
-
-    async def _until_turn(self, turn: Event) -> None:
-        await turn.wait(self._deadline)
 
     # -- at the engine ---------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class Core:
         # Re-entrant: an acquire that never came to its end (its event loop was closed) is undone as garbage, on
         # whatever thread the collector runs; perhaps on one that has just taken it. So code that iterates takes a copy.
         self.lock = threading.RLock()
-        self.queue = LocalQueue()
+        self.queue = LocalQueue(overtaking=front.switches_threads)
         self.looks = SharedLooks(front)  #: of the waiters of conditions
         self.closed = False
         self.disowned = False  #: it belongs to the parent process
@@ -253,6 +253,7 @@ class Core:
     def pass_on(self, grant: Grant, seeker: Acquisition) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
         with self.lock:
+            self.queue.keep(grant.name, seeker.waiter)
             if self.queue.occupant(grant.name) is not seeker:
                 # It was passed on already, and may be held by now; or its hold was ended, and then a signal came.
                 if not grant.handed_on_from(seeker.waiter):

@@ -3,6 +3,11 @@
 For each name at most one local contender is known to the engine; the others queue here, first come first served. A slot
 exists while a caller of this process holds the name or contends for it. When it falls vacant, the head of the queue
 either inherits the grant (no round trip) or it is its turn to contend.
+
+A thread accepts what it inherits when it runs. Until then a caller that comes may take the grant back and overtake it:
+to wait for a switch to another thread after each hold would cost more than the hold. The waiter is the head of the
+queue again. This is within the bounds of hand-overs: when they are used up, the lock is released, and it is the head's
+turn to contend. So a waiter with n others before it is overtaken at most (n + 1) * MAX_HANDOVERS times.
 """
 
 from __future__ import annotations
@@ -69,11 +74,16 @@ class LocalQueue:
     A signal may interrupt every method between two steps. The occupant decides: it is changed in one step, before the
     waiter that it belongs to is taken from the queue and learns of its turn. What is left undone after that step,
     ``repair`` completes. The signal's handler may also use a lock itself, and return.
+
+    What was handed over is an offer until it is accepted or taken back. Either takes it out of ``offers``, in one step.
+    Without ``overtaking`` nothing is offered: the order is strict.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, overtaking: bool = True) -> None:
+        self._overtaking = overtaking
         self.occupants: dict[str, Any] = {}  #: of each slot; for others to read, and for a hold to move in
         self.waiters: dict[str, deque[LocalWaiter]] = {}  #: by name, in order; for others to read
+        self.offers: dict[str, LocalWaiter] = {}  #: what each name's last receiver has not accepted; for others to read
 
     def occupy(self, key: str, occupant: object) -> bool:
         """Take the slot if it is vacant: then the occupant contends, and must vacate or hand on later."""
@@ -104,9 +114,51 @@ class LocalQueue:
         key = grant.name
         head.inherited, grant.handover = grant, (occupant, head)
         self.occupants[key] = head.caller
-        head.turn = Turn.INHERIT  # from here on it is handed over, and not before: see Grant.handed_on_by
         self._remove(key, head)
+        head.turn = Turn.INHERIT  # from here on it is handed over, and not before: see Grant.handed_on_by
+        if self._overtaking:
+            self.offers[key] = head  # the last step: a signal handler may take it back from here on
         return head
+
+    def take_back(self, key: str, receiver: LocalWaiter, now: float) -> Grant | None:
+        """Give what is offered under ``key`` to ``receiver``, which has just come, if ``may_hand_on`` allows it.
+
+        The waiter that it is taken from is the head of the queue again, and learns of it when it runs.
+        """
+        waiter = self.offers.pop(key, None)  # from here on it is not offered: that does no harm, whatever comes
+        grant = None if waiter is None or self.occupants.get(key) is not waiter.caller else waiter.inherited
+        if waiter is None or grant is None or not waiter.inherits or not may_hand_on(grant, receiver.policy, now):
+            return None
+        receiver.inherited, receiver.turn = grant, Turn.INHERIT
+        try:
+            self._exchange(key, waiter, receiver, grant)
+        except BaseException:
+            self._exchange(key, waiter, receiver, grant)  # all of it, before others see it
+            raise
+        return grant
+
+    def _exchange(self, key: str, waiter: LocalWaiter, receiver: LocalWaiter, grant: Grant) -> None:
+        """Twice does no harm."""
+        self.occupants[key] = receiver.caller
+        queue = self.waiters.setdefault(key, deque())
+        if not queue or queue[0] is not waiter:
+            queue.appendleft(waiter)
+        self.waiters[key] = queue  # as in join
+        waiter.turn = Turn.WAITING
+        if grant.handover is not None:
+            grant.handover = (grant.handover[0], receiver)
+
+    def keep(self, key: str, waiter: LocalWaiter | None) -> None:
+        """What was handed over to ``waiter`` is not taken back from here on."""
+        if self.offers.get(key) is waiter:
+            self.offers.pop(key, None)
+
+    def accept(self, key: str, waiter: LocalWaiter) -> bool:
+        """Whether the turn of ``waiter`` has come; then it stays that."""
+        self.keep(key, waiter)
+        if waiter.turn is Turn.WAITING and self.occupants.get(key) is waiter.caller:
+            self.repair(key, waiter)
+        return waiter.turn is not Turn.WAITING
 
     def next_holder(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
         """To whom ``hand_over`` would hand it."""
@@ -155,10 +207,7 @@ class LocalQueue:
 
     def leave(self, key: str, waiter: LocalWaiter) -> bool:
         """Give up waiting. False if it was this waiter's turn already: then it is for the waiter to pass it on."""
-        if waiter.turn is not Turn.WAITING:
-            return False
-        if self.occupants.get(key) is waiter.caller:
-            self.repair(key, waiter)
+        if self.accept(key, waiter):
             return False
         self._remove(key, waiter)
         return True
@@ -176,6 +225,7 @@ class LocalQueue:
             _turned(queue, Turn.CLOSED)
         self.waiters.clear()
         self.occupants.clear()
+        self.offers.clear()
 
 
 def _turned(queue: Iterable[LocalWaiter], turn: Turn) -> list[LocalWaiter]:

@@ -74,9 +74,10 @@ def start(core: Core, hold: Hold, handle: Handle) -> Rest:
     no coroutine if the engine blocks.
     """
     policy, grant, direct, queue = hold.policy, hold.grant, core.direct, core.queue
+    key = policy.key
     if direct is None or grant.__class__ is not DirectGrant:
-        return release(core, hold, handle)
-    key, releasing, call = policy.key, core.releasing, Call()
+        return _hand_on(core, hold, handle) if key in queue.waiters else release(core, hold, handle)
+    releasing, call = core.releasing, Call()
     try:
         with core.lock:
             handles = hold.handles
@@ -121,6 +122,46 @@ def start(core: Core, hold: Hold, handle: Handle) -> Rest:
             _interrupted(core, hold, handle, error)
         finally:
             del call  # the traceback keeps this frame: see operations.py
+        raise
+
+
+def _hand_on(core: Core, hold: Hold, handle: Handle) -> Rest:
+    """As ``start``, while local callers wait for a grant that they may inherit. Then no coroutine is needed."""
+    releasing, call = core.releasing, Call()
+    try:
+        with core.lock:
+            handles, now = hold.handles, core.now()
+            if (
+                hold.state is not _HELD
+                or now >= hold.deadline
+                or len(handles) != 1
+                or handle._key not in handles
+                or hold.attachment is not None
+                or hold.deferred is not None
+                or hold.listeners is not None
+            ):
+                return release(core, hold, handle)
+            try:
+                releasing.running[hold] = weakref.ref(call, releasing.on_garbage)  # first: as in start
+                handles.clear()
+                following = _end(core, hold, now)
+            except BaseException:
+                abandon(core, hold)  # before the lock is given back: as in _release
+                raise
+        if hold._changed is not None:
+            hold.notify()
+        if following is not None:
+            following.event.set()
+            _left(core, hold)
+            return DONE
+        coroutine = _go_on(core, hold, handle, None)
+        releasing.running[hold] = weakref.ref(coroutine, releasing.on_garbage)
+        return coroutine
+    except BaseException as error:
+        try:
+            _interrupted(core, hold, handle, error)
+        finally:
+            del call  # as in start
         raise
 
 

@@ -93,6 +93,7 @@ class AsyncioRuntime:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     callers_hang_alone = False
+    switches_threads = False
     now = staticmethod(clock.now)
 
     def caller(self) -> Hashable:

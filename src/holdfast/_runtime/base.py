@@ -65,6 +65,8 @@ class Runtime(Protocol):
 
     #: One caller may hang while others run: threads, and not the tasks of one loop.
     callers_hang_alone: bool
+    #: To run a caller that was woken takes a switch of threads, and not only a turn of a loop.
+    switches_threads: bool
 
     def now(self) -> float:
         """Seconds on a clock that counts system suspend. All deadlines are on this clock."""

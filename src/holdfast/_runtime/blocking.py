@@ -266,6 +266,7 @@ class BlockingRuntime:
         self._dispatcher = _Dispatcher()
 
     callers_hang_alone = True
+    switches_threads = True
     now = staticmethod(clock.now)
 
     caller = staticmethod(callers.current_caller)

@@ -375,6 +375,7 @@ class SimulatedRuntime:
     """The runtime port of one simulated process."""
 
     callers_hang_alone = False
+    switches_threads = True  # as far as overtaking goes, which is to be simulated
 
     def __init__(self, process: Process) -> None:
         self.process = process
