@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import sys
 import threading
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
+from types import ModuleType
+
+import pytest
 
 from holdfast._runtime.callers import current_caller
 
@@ -23,6 +27,14 @@ def test_one_thread_is_one_caller_and_another_thread_another() -> None:
     thread.start()
     thread.join()
     assert others[0] == others[1] != current_caller() == current_caller()
+
+
+@pytest.mark.parametrize("module", ["asyncio", "asgiref.current_thread_executor"])
+def test_a_caller_is_known_while_another_thread_imports(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module is there before its functions are. A caller that leaves a ``with`` block must not fail by that."""
+    own = current_caller()
+    monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    assert current_caller() == own
 
 
 def test_a_context_run_inside_a_caller_is_that_caller() -> None:

@@ -16,30 +16,24 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 
-def running_task() -> Hashable | None:
-    """The running asyncio task, or None."""
-    asyncio: Any = sys.modules.get("asyncio")  # not imported here: it is slow to import, and without it no task runs
-    loop = None if asyncio is None else asyncio._get_running_loop()
-    if loop is None:
-        return None
-    task = asyncio.current_task(loop)
-    return None if task is None else identity(task)
-
-
 def current_caller() -> Hashable:
     """The running caller. Never equal to a caller that has ended."""
-    modules, thread = sys.modules, _thread
-    if "asyncio" in modules and modules["asyncio"]._get_running_loop() is not None:
-        task = running_task()
+    modules, thread = sys.modules, _threads.running
+    try:  # asyncio is not imported here: it is slow to import, and without it no loop runs
+        loop = modules["asyncio"]._get_running_loop() if "asyncio" in modules else None
+    except (AttributeError, KeyError):
+        loop = None  # another thread is importing it at this moment: no loop runs yet
+    if loop is not None:
+        task = modules["asyncio"].current_task(loop)
         # In a callback of the loop two callers cannot be distinguished: each call counts as a caller of its own.
-        return object() if task is None else task
+        return object() if task is None else identity(task)
     if thread.pool is not None or _ASGIREF in modules:
         job = _running_job()
         if job is not None:
             return job
     marker = _marker.get()
-    if marker is None or marker.thread is not thread.identity:
-        marker = _Marker(thread.identity)
+    if marker is None or marker.thread is not thread:
+        marker = _Marker(thread)
         _marker.set(marker)
     return marker
 
@@ -55,14 +49,20 @@ def identity(thing: object) -> Hashable:
     return reference
 
 
-class _Thread(threading.local):
-    """An object that identifies a thread. (Python may reuse an ident, or a Thread object, after the thread's end.)"""
+class _Thread:
+    """Identifies a thread. (Python may reuse an ident, or a Thread object, after the thread's end.)"""
+
+    __slots__ = ("pool",)
 
     def __init__(self) -> None:
-        self.identity = object()
         target = getattr(threading.current_thread(), "_target", None)
         module = getattr(target or type(threading.current_thread()), "__module__", None)
         self.pool: str | None = module if module in _POOLS else None  #: whose jobs it runs
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.running = _Thread()
 
 
 class _Marker:
@@ -74,7 +74,7 @@ class _Marker:
 
     __slots__ = ("thread",)
 
-    def __init__(self, thread: object) -> None:
+    def __init__(self, thread: _Thread) -> None:
         self.thread = thread
 
 
@@ -84,11 +84,14 @@ _marker: Final[ContextVar[_Marker | None]] = ContextVar("holdfast-caller", defau
 
 def _running_job() -> Hashable | None:
     """The running job of a thread pool. Its context cannot identify it: it may be a copy of an earlier job's."""
-    pool = _thread.pool or (_ASGIREF if _ASGIREF in sys.modules else None)
+    pool = _threads.running.pool or (_ASGIREF if _ASGIREF in sys.modules else None)
     if pool is None:
         return None
     code, job = _POOLS[pool]
-    run = code(sys.modules[pool])
+    try:
+        run = code(sys.modules[pool])
+    except (AttributeError, KeyError):
+        return None  # another thread is importing it at this moment: no job of it runs yet
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is run:
@@ -105,7 +108,7 @@ _POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[st
     ),
     "multiprocessing.pool": (
         lambda module: module.worker.__code__,
-        lambda variables: (_thread.identity, variables["job"], variables["i"]),
+        lambda variables: (_threads.running, variables["job"], variables["i"]),
     ),
     "anyio._backends._asyncio": (
         lambda module: module.WorkerThread.run.__code__,
@@ -119,10 +122,10 @@ _POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[st
 }
 
 
-_thread: _Thread = _Thread()
+_threads: _Threads = _Threads()
 
 
 def after_fork_in_child() -> None:
     """The child's thread is a new caller, although it is a copy of the parent's."""
-    global _thread
-    _thread = _Thread()
+    global _threads
+    _threads = _Threads()
