@@ -98,7 +98,7 @@ class AsyncLeaseBlock(AnyLease):
     """``async with lease:``, for a lease on one lock and for one on several."""
 
     __slots__ = ()
-    _bodies: list[Body]
+    _bodies: list[Body]  #: its open blocks; made with the first, which many leases never have
 
     async def release(self) -> None:
         """Release this lease. Idempotent; callable from any task."""
@@ -119,6 +119,8 @@ class AsyncLeaseBlock(AnyLease):
         self._check_loop()
         self.check()
         body = Body()
+        if not hasattr(self, "_bodies"):
+            self._bodies = []  # type: ignore[misc]  # a slot of those that inherit from this
         self._bodies.append(body)
         for hold in self._holds:
             # First the body, then the look: a loss in between finds the body, or is found here, or both. Only this
@@ -188,10 +190,6 @@ class AsyncLease(AsyncLeaseBlock, BaseLease):
     """
 
     __slots__ = ("_bodies",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._bodies: list[Body] = []
 
     @property
     def lost(self) -> AsyncLoss:

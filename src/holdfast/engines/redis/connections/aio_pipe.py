@@ -258,8 +258,10 @@ class Pipe(asyncio.BufferedProtocol):
                     if len(self._partial) < replies:
                         continue
                     reply, self._partial = self._partial, []
-                if not future.done():
+                try:
                     future.set_result(reply)
+                except asyncio.InvalidStateError:
+                    pass  # its caller has gone
                 pending.popleft()
             if answered is not None:
                 self._last_reply = self.loop.time()
