@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import holdfast.aio
+from holdfast.engines.redis.connections import aio_connecting
 from tests.servers.cluster import RedisCluster
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
@@ -109,3 +110,22 @@ def test_cancelled_with_connections_to_several_servers_of_a_cluster(redis_cluste
 
 def test_cancelled_with_connections_to_independent_servers(five_masters: Masters) -> None:
     cancel_at_every_turn(end_the_loop, five_masters.url)
+
+
+async def test_attempt_to_connect_that_a_signal_interrupts_at_its_beginning_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No caller knows of it: beside the next attempt it would open a connection that nothing closes."""
+
+    async def connect() -> None:
+        raise AssertionError("not cancelled")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(aio_connecting, "LoopTimer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        aio_connecting.Connecting(connect(), 1.0)
+    (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.wait([task])
+    assert task.cancelled()

@@ -25,8 +25,12 @@ class Connecting:
         self.ran_out = False  #: it has ended for lack of time, as far as is known
         self._waiting: list[tuple[asyncio.Future[None], float]] = []  # with the time at which each gives up
         self.task = asyncio.get_running_loop().create_task(connect)
-        self._timer = LoopTimer(seconds, self._tick)
-        self.task.add_done_callback(self._settle)
+        try:
+            self._timer = LoopTimer(seconds, self._tick)
+            self.task.add_done_callback(self._settle)
+        except BaseException:
+            self.task.cancel()  # a signal: no caller knows of it, so nothing would close its connection
+            raise
 
     async def ended(self, timeout: float) -> float:
         """Wait until it has ended, or for ``timeout``; how much of that was spent."""
