@@ -21,6 +21,8 @@ from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
 _keys: Final = itertools.count()
 _between: Final = call_site.between
 _getframe: Final = sys._getframe
+_give_back_handle: Final = releasing.give_back_handle
+_start: Final = releasing.start
 
 
 class NotPortable:
@@ -85,13 +87,13 @@ class BaseLease(AnyLease):
 
     __slots__ = ("__weakref__", "_acquired_at", "_caller", "_hold", "_key", "_reason")
     _remedy = "pass the URL and acquire there; to hand over a held lock, lease.detach() it and client.attach() it there"
-    _hold: Hold
+    _hold: Hold  #: set by the hold, just before this is one of its handles; so a hold always has a handle
 
     def __init__(self) -> None:
         self._key: Final = next(_keys)  #: unique in this process
         self._caller: Hashable = None
         self._reason: LossReason | None = None
-        self._acquired_at: call_site.CallSite | None = None
+        self._acquired_at: call_site.CallSite | None
         try:  # on every acquire: inlined, and _getframe(n) is cheaper than frame.f_back
             frame = _getframe(2)
             code = frame.f_code
@@ -103,11 +105,7 @@ class BaseLease(AnyLease):
                     return
             self._acquired_at = (code, frame.f_lasti)
         except ValueError:
-            pass  # the thread's own function is Lock.acquire
-
-    def _bind(self, hold: Hold) -> None:
-        """Make this a handle of ``hold``. The lease is created before the hold, so a hold always has a handle."""
-        self._hold = hold
+            self._acquired_at = None  # the thread's own function is Lock.acquire
 
     def _ready(self, on_lost: Callable[[Any], Any] | None) -> Self:
         """Called once, after the acquire. ``on_lost`` belongs to this handle, even if the hold is shared."""
@@ -219,6 +217,8 @@ class BaseLease(AnyLease):
             key, hold = self._key, self._hold
         except AttributeError:
             return  # never acquired
+        if key not in hold.handles:
+            return  # given back
         handle = hold.handles.get(key)
         if handle is None or (hold.state is not states.HELD and hold.reason in ("closed", "forked")):
             return
@@ -354,6 +354,7 @@ class Lease(LeaseBlock, BaseLease):
         Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
         """
         hold = self._hold
-        handles = hold.handles
-        if self._key in handles and (len(handles) < 2 or not releasing.give_back_handle(hold, self)):
-            run_rest(releasing.start(hold.core, hold, self))
+        if len(hold.handles) > 1 and _give_back_handle(hold, self):
+            return
+        if self._key in hold.handles:
+            run_rest(_start(hold.core, hold, self))

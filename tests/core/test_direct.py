@@ -16,6 +16,7 @@ import pytest
 import holdfast
 from holdfast._core.core import Core
 from holdfast._core.grant import DirectGrant
+from holdfast._core.local_queue import may_hand_on
 from holdfast.engines.base import RequestFailed
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
@@ -204,6 +205,14 @@ def test_renewal_and_loss_of_a_direct_grant_are_those_of_any_other() -> None:
         operator.break_("a")
         assert lease.lost.wait(5)
         assert lease.lost_reason == "broken"
+
+
+def test_a_direct_grant_has_no_token_for_a_second_hold() -> None:
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}") as client, client.lock("a") as lease:
+        grant = lease._hold.grant
+        assert grant.__class__ is DirectGrant
+        assert grant.last_token == lease.token
+        assert not may_hand_on(grant, grant.policy, grant.since)
 
 
 def test_an_observer_sees_every_request_so_none_is_direct() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._core import retry
 from holdfast.engines.base import Attempt, Engine, RequestFailed
-from holdfast.errors import AcquireTimeout, EngineUnavailable
+from holdfast.errors import AcquireTimeout, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
     from holdfast._core.policy import Policy
@@ -15,6 +15,29 @@ if TYPE_CHECKING:
 def busy(policy: Policy, timeout: float | None) -> AcquireTimeout:
     waited = f"stayed busy for {timeout:g} s" if timeout else "is busy"
     return AcquireTimeout(f"{policy.title} {waited}", name=policy.name, timeout=timeout or 0.0)
+
+
+def other_settings(policy: Policy) -> UsageError:
+    return UsageError(
+        f"{policy.title} is held by this caller with another ttl, fair, replicas, renew or "
+        "max_hold: use the same settings to re-enter, or reentrant=False to wait",
+        name=policy.name,
+    )
+
+
+def other_ttl(policy: Policy) -> UsageError:
+    return UsageError(
+        f"write lock {policy.name!r} is held by this caller with another ttl: take the read lock with the same",
+        name=policy.name,
+    )
+
+
+def no_upgrade(policy: Policy) -> UsageError:
+    return UsageError(
+        f"write lock {policy.name!r}: this caller holds the read lock, which cannot be upgraded: release it "
+        "first, or take the write lock from the start",
+        name=policy.name,
+    )
 
 
 def late() -> RequestFailed:

@@ -69,13 +69,13 @@ class Acquisition(LocalTurn):
                 if core.closed:
                     core.check_open()
                 self.unanswered_since = sent = core.now()
-                self._asked = asked = core.new_owner(), core.describe(), core
+                owner, description = core.new_owner(), core.describe()
+                self._asked = asked = owner, description, core
                 timeout = policy.request_timeout if self._deadline is None else self._request_timeout(sent)
                 if shared:
-                    mode, ttl = policy.mode, policy.ttl
-                    answer = direct.acquire_shared_directly(mode, key, asked[0], asked[1], ttl, timeout)
+                    answer = direct.acquire_shared_directly(policy.mode, key, owner, description, policy.ttl, timeout)
                 else:
-                    answer = direct.acquire_directly(key, asked[0], asked[1], policy.ttl, timeout)
+                    answer = direct.acquire_directly(key, owner, description, policy.ttl, timeout)
                 if answer.__class__ is int or answer.__class__ is Granted:
                     if self._begin_direct(answer, handle, sent, asked):
                         acquiring.running.pop(self, None)  # as at the end of run
@@ -107,9 +107,9 @@ class Acquisition(LocalTurn):
         try:
             try:
                 if not (answer is None or isinstance(answer, _ANSWERS)):  # of an engine that is waited for
-                    direct, sent, asked = core.direct, self.unanswered_since or 0.0, self._asked
-                    assert direct is not None
-                    assert asked is not None
+                    direct: Any = core.direct  # which is there, as what follows is: ``start`` has used them
+                    sent: Any = self.unanswered_since
+                    asked: Any = self._asked
                     try:
                         reply = await answer
                         if policy.at_engine:

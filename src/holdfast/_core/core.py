@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast._config.options import ClientOptions
-from holdfast._core import repairs, states
+from holdfast._core import acquire_errors, repairs, states
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
@@ -117,24 +117,28 @@ class Core:
         if hold is None and not self._holds:
             return False
         if hold.__class__ is not Hold or hold.policy is not policy or hold.caller != caller:
-            hold = self._hold_at(policy, caller)
-        if hold is None or not hold.held:
-            return False
-        if policy is not hold.policy and not policy.shares_hold_with(hold.policy):
-            raise UsageError(
-                f"{policy.title} is held by this caller with another ttl, fair, replicas, renew or "
-                "max_hold: use the same settings to re-enter, or reentrant=False to wait",
-                name=policy.name,
-            )
+            hold = self._hold_to_join(policy, caller)
+            if hold is None:
+                return False
         with self.lock:
+            if (hold.ends is not None or self.now() >= hold.grant.deadline) and not hold.held:
+                return False
             # Without a handle it is being given back: a release that was interrupted is finished by the watchdog. With
             # none but retentions the caller has left: at_least makes it wait like any other.
             if hold.state is not states.HELD or not hold.handles:
                 return False
             if hold.retentions and hold.handles.keys() <= hold.retentions:
                 return False
+            handle._hold = hold
             hold.add(handle)
         return True
+
+    def _hold_to_join(self, policy: Policy, caller: Hashable) -> Hold | None:
+        """The hold of ``caller`` that it re-enters; UsageError if it was acquired with other settings."""
+        hold = self._hold_at(policy, caller)
+        if hold is not None and hold.held and policy is not hold.policy and not policy.shares_hold_with(hold.policy):
+            raise acquire_errors.other_settings(policy)
+        return hold
 
     def _hold_at(self, policy: Policy, caller: Hashable) -> Hold | None:
         """The hold of ``caller`` that a re-entry under ``policy`` would join."""
@@ -169,21 +173,14 @@ class Core:
         if hold is None or not hold.held:
             return None
         if hold.policy.ttl != policy.ttl:
-            raise UsageError(
-                f"write lock {policy.name!r} is held by this caller with another ttl: take the read lock with the same",
-                name=policy.name,
-            )
+            raise acquire_errors.other_ttl(policy)
         return hold
 
     def refuse_upgrade(self, policy: Policy, caller: Hashable) -> None:
         """A caller that reads cannot write before all readers have left: it would wait for itself."""
         hold = self._holds.get((policy.place_of(READ), caller))
         if hold is not None and hold.held:
-            raise UsageError(
-                f"write lock {policy.name!r}: this caller holds the read lock, which cannot be upgraded: release it "
-                "first, or take the write lock from the start",
-                name=policy.name,
-            )
+            raise acquire_errors.no_upgrade(policy)
 
     def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Rest:
         """A new hold, with ``handle`` as its first one; see ``Acquisition.start``."""
@@ -224,11 +221,12 @@ class Core:
                 self.let_go(grant)
                 raise NotHeld(f"{policy.title} was released while it waited", name=policy.name)
             grant.hold = hold
-            if grant.policy is not policy:
+            if watched:
                 grant.policy = policy  # it was handed over
             if handle is None:
-                hold.resume(grant, self.front.now())
+                hold.resume(grant, self.now())
             else:
+                handle._hold = hold
                 hold.add(handle)
             self.live[grant] = None
             occupants, key = self.queue.occupants, policy.key

@@ -173,18 +173,22 @@ class DirectGrant(Grant):
     """
 
     _attempt: Attempt | None = None
+    next_token = _USED_UP  # it has one token, that of its hold: it is never handed over
 
     def __init__(self, policy: Policy, sent: float, token: int, asked: Asked, attempt: Attempt | None = None) -> None:
-        self._asked: Asked | None = asked if attempt is None else None
+        self._asked: Asked | None = asked
         if attempt is not None:
-            self._attempt = attempt
+            self._asked, self._attempt = None, attempt
         self.name = policy.key
         self.policy = policy
         self.ttl = self.longest_ttl = policy.ttl
         self.deadline = sent + policy.valid_for
         self.due = sent + policy.renew_after
         self.since = sent
-        self.next_token = self.last_token = token
+        self.last_token = token
+
+    def draw_token(self) -> int:
+        return self.last_token
 
     @property
     def owner(self) -> str:

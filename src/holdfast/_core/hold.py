@@ -26,16 +26,16 @@ class Handle(Protocol):
     def _key(self) -> int:
         """Tells the handles of this process apart."""
 
+    _hold: Hold  #: set before it is one of the hold's handles
     _caller: Hashable  #: of a handle that may be re-entered
     _acquired_at: CallSite | None  #: the line of the user's program
-
-    def _bind(self, hold: Hold) -> None: ...
 
     def _lost_on_release(self, reason: LossReason) -> None: ...
 
 
 Callback = Callable[[Any], Any]
 _NO_RETENTIONS: Final = frozenset[int]()
+_HELD: Final = states.HELD  # on the way of every acquire and release, see states.py
 
 
 class HandleRef(weakref.ref[Handle]):
@@ -115,12 +115,11 @@ class Hold(states.Life):
             self.ends = started + policy.max_hold
 
     def add(self, handle: Handle) -> None:
-        """One more handle. It counts only when it knows its hold: garbage before, it could not be given back.
+        """One more handle. A lease must know its hold by now: garbage before, it could not be given back.
 
         Its ``__del__`` has the watchdog drop it. A signal may interrupt that too, and Python ignores what a finaliser
         raises; so the reference is also put on the watchdog's list by a callback that is not written in Python.
         """
-        handle._bind(self)
         reference = HandleRef(handle, self.core.on_dropped)
         reference.hold = self
         reference.key = key = handle._key
@@ -170,9 +169,9 @@ class Hold(states.Life):
 
     @property
     def held(self) -> bool:
-        if self.state is not states.HELD:
+        if self.state is not _HELD:
             return False
-        now = self.core.front.now()
+        now = self.core.now()
         if now < self.grant.deadline and (self.ends is None or now < self.ends):
             return True
         self.core.expire(self, now)

@@ -135,14 +135,12 @@ class _NoHandle:
     """In the place of a handle: a parked hold has its own already."""
 
     __slots__ = ("__weakref__", "_acquired_at", "_caller", "_key")
+    _hold: Hold  #: not set: it is never added to a hold
 
     def __init__(self, hold: Hold) -> None:
         self._key: Final = -1
         self._caller: Hashable = hold.caller
         self._acquired_at: CallSite | None = None
-
-    def _bind(self, hold: Hold) -> None:
-        """It is never added to a hold."""
 
     def _lost_on_release(self, reason: LossReason) -> None:
         """It is never released."""

@@ -56,12 +56,19 @@ def release(core: Core, hold: Hold, handle: Handle, finish: Finish | None = None
 
 def give_back_handle(hold: Hold, handle: Handle) -> bool:
     """Give back one of several handles: the lock stays held. No I/O. False: nothing was done, it takes a release."""
-    core = hold.core
+    core, handles, key = hold.core, hold.handles, handle._key
     with core.lock:
-        handles = hold.handles
-        if len(handles) < 2 or handle._key not in handles or hold.attachment or hold.listeners or not hold.held:
+        if (
+            len(handles) < 2
+            or key not in handles
+            or hold.state is not _HELD
+            or core.now() >= hold.grant.deadline
+            or hold.ends is not None
+            or hold.attachment is not None
+            or hold.listeners is not None
+        ):
             return False
-        handles.pop(handle._key)
+        del handles[key]
     if hold._changed is not None:
         hold.notify()
     return True
@@ -169,9 +176,9 @@ async def _go_on(core: Core, hold: Hold, handle: Handle, found: Any) -> None:
     """The rest of a release that has begun. ``found``: what came of its first request, or the way to it."""
     try:
         if not (found is None or isinstance(found, _ANSWERS)):  # of an engine that is waited for
-            assert core.direct is not None
+            direct: Any = core.direct  # which is there: ``start`` has used it
             try:
-                found = core.direct.released(await found)
+                found = direct.released(await found)
             except RequestFailed as failure:
                 found = failure
         if found is _OURS:

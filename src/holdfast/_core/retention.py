@@ -28,15 +28,13 @@ class Retention:
     """A handle that keeps a hold until ``until``."""
 
     __slots__ = ("__weakref__", "_acquired_at", "_caller", "_key", "until")
+    _hold: Hold  #: not set: it is given back by its reference, see ``Hold.add``. A cycle would delay that.
 
     def __init__(self, until: float) -> None:
         self._key: Final = next(_keys)
         self._caller: Hashable = None
         self._acquired_at: CallSite | None = None
         self.until: Final = until
-
-    def _bind(self, hold: Hold) -> None:
-        """Not needed: it is given back by its reference, see ``Hold.add``. A cycle would delay that."""
 
     def _lost_on_release(self, reason: LossReason) -> None:
         """A loss is reported to leases only."""
