@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections.abc import Coroutine, Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from holdfast._core import acquire_errors as errors
 from holdfast._core import acquire_time, lease_time, retry
@@ -20,9 +20,6 @@ from holdfast._core.operations import Call
 from holdfast._runtime.base import DONE, Rest
 from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Busy, Contender, Granted, Handed, RequestFailed
 from holdfast.errors import EngineUnavailable, LockError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 #: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
 _LONGEST_WAIT: Final = 0.5
