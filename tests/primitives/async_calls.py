@@ -138,11 +138,15 @@ async def _election(client: holdfast.AsyncClient, name: str) -> None:
     await election.resign()
 
 
-async def _detach(client: holdfast.AsyncClient, name: str) -> None:
-    lease = await client.lock(name).acquire()
+async def _detach(client: holdfast.AsyncClient, name: str, ttl: float = 30) -> None:
+    lease = await client.lock(name, ttl=ttl).acquire()
     _tickets[name] = await lease.detach()
     attached = await client.attach(_tickets[name])
     await attached.release()
+
+
+async def _detach_briefly(client: holdfast.AsyncClient, name: str) -> None:
+    await _detach(client, name, ttl=_SOON / 3)
 
 
 CALLS: Final = {
@@ -158,6 +162,8 @@ CALLS: Final = {
     "election": Call(_election, _lock),
     "detach": Call(_detach, _unless_detached),
 }
+#: For two signals: between a ticket that is complete and its caller, the second one leaves the lock to its ttl.
+CALLS_FOR_TWO: Final = CALLS | {"detach": Call(_detach_briefly, _unless_detached)}
 
 
 class AsyncCaller:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.primitives.async_calls import CALLS, AsyncCaller, async_caller
+from tests.primitives.async_calls import CALLS, CALLS_FOR_TWO, AsyncCaller, async_caller
 from tests.support.signal_injector import SignalInjector
 from tests.support.soak import soak
 
@@ -51,7 +51,7 @@ def two_signals(caller: AsyncCaller, name: str, first: int, then_step: int) -> b
     Whether the call has so many places."""
     for then in itertools.count(first % then_step, then_step):
         injector = SignalInjector(first, then)
-        caller.interrupted(CALLS[name], injector)
+        caller.interrupted(CALLS_FOR_TWO[name], injector)
         if len(injector.interrupted_at) < 2:
             return bool(injector.interrupted_at)
     raise AssertionError("not reached")
@@ -64,7 +64,7 @@ def two_signals(caller: AsyncCaller, name: str, first: int, then_step: int) -> b
         soak(2, 3, reason="every second place of every call, and every third of its clean-up"),
     ],
 )
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", CALLS_FOR_TWO)
 @pytest.mark.timeout(600)
 def test_two_signals_leave_nothing(in_memory: AsyncCaller, name: str, step: int, then_step: int) -> None:
     for first in itertools.count(0, step):

@@ -62,8 +62,10 @@ class BaseElection(NotPortable, Generic[T]):
     async def _campaign(self, core: Core, lease: T, timeout: float | None) -> T:
         if not core.reenter(self._policy, lease):
             await core.acquire(self._policy, timeout, lease)
+        lease._ready(self._policy.on_lost)
+        # The last step: once it is kept here, it leads until resign, or until an interrupted campaign is undone.
         self._leases = [each for each in self._leases if not each.released] + [lease]
-        return lease._ready(self._policy.on_lost)
+        return lease
 
     def _abandon(self, lease: T) -> None:
         """A campaign was interrupted: its caller has no lease, so it must not lead, also if it had just won."""
