@@ -43,7 +43,7 @@ def is_usable(locks: holdfast.Client, plain: KazooClient) -> None:
 def test_interrupt_between_opening_session_and_watchdog_leaves_the_client_usable(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
-    def interrupted() -> LocalQueue:
+    def interrupted(*, overtaking: bool) -> LocalQueue:
         monkeypatch.setattr(holdfast._core.core, "LocalQueue", LocalQueue)
         raise InjectedInterrupt
 
