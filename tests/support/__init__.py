@@ -7,6 +7,7 @@ Read ``waiting`` first: no test sleeps to wait for something.
 - ``signal_injector``: signals at every place of a call (``SignalInjector``), or after a time (``interrupting``)
 - ``clients``: clients and callers for a test that is written once for sync and async (``open_clients``)
 - ``calls``: calls on threads of their own (``Call``, ``Later``)
+- ``overtaking``: callers of one client that overtake each other, at chosen moments
 - ``child``: a second process with a client, which can be frozen and killed (``Child``)
 - ``forking``: work in a forked child (``in_a_child``)
 - ``processes``: what /proc shows of processes, and waiting for their end (``Death``)
