@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import re
+import threading
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import holdfast
+from holdfast.engines.zookeeper.connection import Connection
 from tests.servers.zookeeper import BASE
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
@@ -162,6 +165,40 @@ def test_member_whose_node_is_deleted_while_it_waits_does_not_enter(connect: Con
         step.create(f"{PATH}/ready")
     with pytest.raises(holdfast.LockLost):
         entered.result()
+    plain.delete(theirs)
+
+
+def test_member_whose_node_is_deleted_between_two_requests_of_a_look_does_not_enter(
+    connect: Connect, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request reads the members, one whether the round is open. The first one is answered when the node is deleted
+    and the round is opened without it."""
+    locks = connect()
+    entered = entering(locks.barrier("gate", 3))
+    eventually(lambda: len(children(plain)) == 1)
+    eventually(lambda: is_member(locks))
+    (node,) = children(plain)
+    armed = threading.Event()
+
+    def then_delete(send: Callable[[Connection, str, Any], None]) -> Callable[[Connection, str, Any], None]:
+        def sent(connection: Connection, path: str, receiver: Any) -> None:
+            send(connection, path, receiver)
+            if path in (PATH, f"{PATH}/ready") and armed.is_set():
+                armed.clear()
+                eventually(lambda: receiver._reply()._done.is_set())
+                with plain.transaction() as step:
+                    step.delete(f"{PATH}/{node}")
+                    step.create(f"{PATH}/ready")
+
+        return sent
+
+    for request in ("children", "stat"):
+        monkeypatch.setattr(Connection, request, then_delete(getattr(Connection, request)))
+    armed.set()
+    theirs = java(plain)  # the member looks
+    with pytest.raises(holdfast.LockLost):
+        entered.result()
+    assert not armed.is_set()
     plain.delete(theirs)
 
 

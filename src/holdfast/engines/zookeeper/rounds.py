@@ -170,10 +170,12 @@ class Rounds:
             await requester.delete(connection, ready, timeout)
 
     async def _look(self, connection: Connection, path: str, timeout: float) -> _Look:
-        requester, listed, ready = self._requester, self._requester.reply(), self._requester.reply()
-        connection.children(path, listed.receiver)
+        """The mark of an open round first: a member that is listed after it was there when the round was opened. In the
+        other order, a node could be removed, and a round opened without it, in between."""
+        requester, ready, listed = self._requester, self._requester.reply(), self._requester.reply()
         connection.stat(layout.ready(path), ready.receiver)
-        left = await requester.wait_for_last(ready, timeout)
+        connection.children(path, listed.receiver)
+        left = await requester.wait_for_last(listed, timeout)
         try:
             children = list(await requester.answer(connection, listed, left))
         except NoNodeError:
