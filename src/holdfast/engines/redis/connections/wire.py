@@ -27,6 +27,8 @@ _PUSH: Final = hiredis.PushNotification
 _RECORD: Final = 0.1
 #: How much of a timeout must be left for it not to be set anew.
 _MOST: Final = 0.8
+#: If the time for a reply is over, but a push or part of it has arrived: how long to wait for the rest (s).
+_REST: Final = 0.1
 #: The other side is gone, whether or not it left something to read.
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
 
@@ -118,12 +120,14 @@ class Wire:
             raise self._unanswered(error) from error
 
     def late_reply(self, deadline: float) -> Any:
-        """As ``reply``, some time after the request was sent. A reply that has arrived is read even at the deadline."""
-        left = deadline - time.monotonic()
+        """As ``reply``, some time after the request was sent. A reply that has arrived is read even at the deadline,
+        which another server may have used up; also if it comes after a push."""
+        now = time.monotonic()
+        left = deadline - now
         if left < _MOST * (self._timeout or 0.0):  # else the timeout that was set for sending is good enough
             self._timeout = max(left, 0.001)
             self._sock.settimeout(self._timeout)
-        return self.reply(deadline)
+        return self.reply(max(deadline, now + _REST))
 
     def arrived_reply(self) -> Any:
         """The reply, if it has arrived; else ``NOTHING``. Never waits: one system call, where recv() with a timeout
