@@ -87,7 +87,7 @@ class BaseLease(AnyLease):
 
     __slots__ = ("__weakref__", "_acquired_at", "_caller", "_hold", "_key", "_reason")
     _remedy = "pass the URL and acquire there; to hand over a held lock, lease.detach() it and client.attach() it there"
-    _hold: Hold  #: set by the hold, just before this is one of its handles; so a hold always has a handle
+    _hold: Hold  #: set just before this is one of its handles; a lease exists first, so a hold always has a handle
 
     def __init__(self) -> None:
         self._key: Final = next(_keys)  #: unique in this process

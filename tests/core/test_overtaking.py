@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -25,6 +26,16 @@ from tests.support.waiting import eventually, until
 def _slow_machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if request.node.name != test_no_thread_waits_for_more_holds_than_the_blocks_before_it.__name__:
         monkeypatch.setattr(local_queue, "MAX_CHAIN_SECONDS", 30.0)  # a scheduler stall must not end the chain
+
+
+def serving(contention: Contention, served: threading.Event) -> Callable[[], None]:
+    """A waiter that sets ``served`` once it holds the lock."""
+
+    def wait() -> None:
+        with contention.lock:
+            served.set()
+
+    return wait
 
 
 def test_the_caller_that_comes_back_overtakes_a_waiter_that_has_not_run() -> None:
@@ -72,13 +83,8 @@ async def test_tasks_do_not_overtake_each_other() -> None:
 
 def test_the_lock_is_released_when_the_block_is_used_up_and_the_waiter_contends() -> None:
     served = threading.Event()
-
-    def wait() -> None:
-        with contention.lock:
-            served.set()
-
     with Contention() as contention:
-        lease, _ = contention.hold_while_others_wait(wait)
+        lease, _ = contention.hold_while_others_wait(serving(contention, served))
         with contention.core.lock:
             for _ in range(MAX_HANDOVERS):
                 lease.release()
@@ -91,13 +97,8 @@ def test_the_lock_is_released_when_the_block_is_used_up_and_the_waiter_contends(
 
 def test_a_waiter_that_was_overtaken_waits_again_without_spinning() -> None:
     served = threading.Event()
-
-    def wait() -> None:
-        with contention.lock:
-            served.set()
-
     with Contention() as contention:
-        lease, _ = contention.hold_while_others_wait(wait)
+        lease, _ = contention.hold_while_others_wait(serving(contention, served))
         (waiter,) = contention.core.queue.waiters["a"]
         for _ in range(3):
             before = waiter.event
