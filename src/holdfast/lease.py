@@ -126,7 +126,7 @@ class BaseLease(AnyLease):
     @property
     def owner(self) -> str:
         """The holder's identity, as the engine stores it. Fences compare (token, owner)."""
-        return self._hold.grant.owner
+        return self._hold.owner
 
     @property
     def mode(self) -> str:
@@ -214,12 +214,12 @@ class BaseLease(AnyLease):
 
     def __del__(self) -> None:
         try:
-            key, hold = self._key, self._hold
+            if self._key not in self._hold.handles:
+                return  # given back
         except AttributeError:
             return  # never acquired
-        if key not in hold.handles:
-            return  # given back
-        handle = hold.handles.get(key)
+        hold = self._hold
+        handle = hold.handles.get(self._key)
         if handle is None or (hold.state is not states.HELD and hold.reason in ("closed", "forked")):
             return
         forgotten = hold.reason is None

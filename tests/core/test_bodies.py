@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._core import acquisition, installing
 from holdfast._core.core import Core
 from tests.support.clients import APIS
 
@@ -37,13 +38,14 @@ async def test_a_loss_is_reported_to_a_body_that_released_its_own_handle() -> No
 @APIS
 async def test_no_body_begins_with_a_lease_that_was_lost_on_its_way(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by break_, between the engine's answer and the return of acquire."""
-    install = Core.install
+    install_directly = installing.install_directly
 
-    def lost(core: Core, hold: Any, grant: Any, *others: Any) -> None:
-        install(core, hold, grant, *others)
-        core.lose_grant(grant, "broken")
+    def lost(core: Core, hold: Any, *others: Any) -> bool:
+        in_time = install_directly(core, hold, *others)
+        core.lose_grant(hold.grant, "broken")
+        return in_time
 
-    monkeypatch.setattr(Core, "install", lost)
+    monkeypatch.setattr(acquisition, "install_directly", lost)
     bodies: list[str] = []
 
     async def enter() -> None:

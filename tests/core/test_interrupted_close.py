@@ -6,6 +6,7 @@ repeated, left the thread asleep for up to an hour.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 import uuid
@@ -33,7 +34,8 @@ DESCRIPTOR_IS_IN_NO_VARIABLE = "in _checkpoints"
 def interrupted_close(number: int) -> tuple[holdfast.Client, Watchdog, list[str]]:
     """An idle client whose close was interrupted at that place, its watchdog, and the place; none: there are fewer."""
     client = holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=0.1)
-    client.lock("a").acquire().release()
+    with contextlib.suppress(holdfast.LockLost):  # on a busy machine; the client is idle then too
+        client.lock("a").acquire().release()
     assert client._opened is not None
     watchdog = client._opened.watchdog
     eventually(lambda: watchdog._wakes_at > time.monotonic() + LONG, SOON, "the watchdog sleeps")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast._core.core import Core
-from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
 from holdfast.engines.base import Attempt
-from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
+from tests.support.signal_injector import SOURCE, HandlerInjector, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
@@ -65,7 +66,7 @@ def test_interrupted_release_leaves_the_lock_free() -> None:
         with injector:
             lease.release()
 
-    assert interrupt_everywhere(scenario) > 15
+    assert interrupt_everywhere(scenario) > 10
 
 
 def test_interrupted_release_of_a_lost_lease_frees_the_lock_before_its_ttl() -> None:
@@ -78,6 +79,34 @@ def test_interrupted_release_of_a_lost_lease_frees_the_lock_before_its_ttl() -> 
             lease.release()
 
     assert interrupt_everywhere(scenario) > 15
+
+
+def lose_with_a_signal(kind: str, injector: SignalInjector) -> None:
+    """A caller finds that its lease has run out; after a signal there, the hold ends nevertheless."""
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=0.1) as client:
+        lock = client.rwlock("a", renew=False).read if kind == "rwlock" else client.lock("a", renew=False)
+        lease, core = lock.acquire(timeout=5), client._opened
+        assert core is not None
+        with core.lock:  # so this caller is the first to look after the deadline, and not the watchdog
+            eventually(lambda: core.now() >= lease._hold.deadline)
+            with suppress(InjectedInterrupt), injector:
+                _ = lease.held
+        with suppress(holdfast.LockLost):
+            lease.release()
+        event = f"end of the lost hold after a signal at {injector.interrupted_at}"
+        eventually(lambda: not (core.live or core.young or core.slotless or core.queue.occupants), event=event)
+
+
+@pytest.mark.parametrize("kind", ["lock", "rwlock"])
+def test_interrupted_loss_is_finished_by_the_watchdog(kind: str) -> None:
+    """Regression: the hold counted as lost, so nothing was done about its grant, which was due in each round: the
+    watchdog ran without a pause, for as long as the client was open."""
+    for number in itertools.count():
+        injector = SignalInjector(number)
+        lose_with_a_signal(kind, injector)
+        if not injector.interrupted_at:
+            break
+    assert number > 20
 
 
 def test_interrupted_release_has_leftovers_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,26 +158,57 @@ def test_interrupted_caller_can_acquire_again() -> None:
         assert again.held
         again.release()
 
-    assert interrupt_everywhere(scenario) > 70
+    assert interrupt_everywhere(scenario) > 60
 
 
 def test_hold_of_an_interrupted_acquire_is_not_re_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim is withdrawn. If its hold stayed, the same thread would re-enter it: two holders."""
-    look_after = Watchdog.look_after
+    look_at = Watchdog.look_at
 
-    def interrupted(self: Watchdog, grant: Grant) -> None:
-        monkeypatch.setattr(Watchdog, "look_after", look_after)
-        look_after(self, grant)
+    def interrupted(self: Watchdog, due: float, ttl: float, since: float) -> None:
+        monkeypatch.setattr(Watchdog, "look_at", look_at)
+        look_at(self, due, ttl, since)
         raise InjectedInterrupt
 
     store = f"memory:{uuid.uuid4().hex}"
     with holdfast.connect(store) as one, holdfast.connect(store) as two:
-        monkeypatch.setattr(Watchdog, "look_after", interrupted)
+        monkeypatch.setattr(Watchdog, "look_at", interrupted)
         with pytest.raises(InjectedInterrupt):
             one.lock("a").acquire()
         other = two.lock("a").acquire(timeout=5)
         assert one.lock("a").try_acquire() is None
         other.release()
+
+
+def re_enter_and_interrupt(client: holdfast.Client, number: int) -> tuple[HandlerInjector, list[holdfast.Lease]]:
+    """A signal handler re-enters the lock at a place of its acquire, keeps the lease, and raises."""
+    client.ping()
+    lock, leases = client.lock("a"), list[holdfast.Lease]()
+
+    def handle() -> None:
+        leases.extend(filter(None, [lock.try_acquire(timeout=0)]))
+        raise InjectedInterrupt
+
+    injector = HandlerInjector(number, handle)
+    with suppress(InjectedInterrupt), injector:
+        lock.acquire(timeout=5)
+    return injector, [lease for lease in leases if lease.held]
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_lease_of_a_signal_handler_that_interrupts_its_caller_is_renewed(engine: str, tmp_path: Path) -> None:
+    """Regression: it had re-entered a hold that the watchdog was not told of yet. The acquire left the hold to it."""
+    kept: list[tuple[str, holdfast.Lease, float]] = []
+    with ExitStack() as clients:
+        for number in itertools.count():
+            url = f"memory:{uuid.uuid4().hex}" if engine == "memory" else f"sqlite:///{tmp_path}/{number}.db"
+            client = clients.enter_context(holdfast.connect(url, ttl=6))
+            injector, leases = re_enter_and_interrupt(client, number)
+            kept += [(str(injector.interrupted_at), lease, lease._hold.deadline) for lease in leases]
+            if not injector.handled:
+                break
+        assert kept
+        eventually(lambda: not [place for place, lease, before in kept if lease._hold.deadline <= before])
 
 
 def test_interrupted_wait_raises_only_the_interrupt() -> None:

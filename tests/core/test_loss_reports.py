@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._core.watchdog import Watchdog
 from tests.support.waiting import eventually, until
 
 
@@ -109,6 +110,27 @@ def test_break_reports_to_its_own_client_immediately() -> None:
         assert locks.lock("a").try_acquire() is None
         theirs.release()
         locks.lock("a").acquire(timeout=0).release()
+
+
+def test_a_break_before_the_watchdog_runs_is_reported_before_the_first_renewal(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_run = threading.Event()
+    run = Watchdog.run
+
+    async def held_back(watchdog: Watchdog) -> None:
+        may_run.wait(20)
+        await run(watchdog)
+
+    monkeypatch.setattr(Watchdog, "run", held_back)
+    with holdfast.connect(url, ttl=60) as locks, holdfast.connect(url) as other:
+        lease = locks.lock("a").acquire()
+        assert other.break_("a")
+        assert lease.held
+        may_run.set()
+        eventually(lambda: lease.lost_reason == "broken", event="the loss is reported")  # the renewal is after 20 s
+        with pytest.raises(holdfast.LockLost):
+            lease.release()
 
 
 def test_waiting_for_the_loss_ends_when_its_own_handle_is_released() -> None:

@@ -44,6 +44,41 @@ def test_a_bug_in_one_round_does_not_stop_the_next(method: str, caplog: pytest.L
     assert "goes on" in caplog.text
 
 
+@pytest.mark.watchdog_bug
+def test_a_lease_whose_renewal_met_a_bug_is_renewed_at_once_though_another_one_is_due_much_later() -> None:
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=LASTING) as locks:
+        core = locks._open()
+        failing: Any = Failing(core.watchdog._keeper, "renew", times=1)
+        core.watchdog._keeper = failing
+        with locks.lock("long", ttl=600.0), locks.lock("a") as lease:
+            eventually(lambda: failing.left == 0)
+            eventually(renewed(lease))
+
+
+def test_no_request_takes_longer_than_the_shortest_lease_allows() -> None:
+    """Also if that one came after the others, and is due later; not after it is gone."""
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=LASTING, request_timeout=60.0) as locks:
+        core = locks._open()
+        keeper, allowed = core.watchdog._keeper, list[float]()
+
+        class Recording:
+            async def renew(self, attempts: Any, ttl: float, timeout: float) -> Any:
+                allowed.append(timeout)
+                return await keeper.renew(attempts, ttl, timeout)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(keeper, name)
+
+        recording: Any = Recording()
+        core.watchdog._keeper = recording
+        with locks.lock("a"):
+            with locks.lock("short", ttl=0.75 * LASTING):
+                with core.lock:
+                    core.watchdog.suspect("a")
+                eventually(lambda: allowed[-1:] == [pytest.approx(0.75 * LASTING / 3)])
+            eventually(lambda: allowed[-1:] == [pytest.approx(LASTING / 3)])
+
+
 def test_withdrawals_in_a_black_hole_do_not_delay_renewals() -> None:
     """Found by simulation: five withdrawals without an answer delayed the renewals of healthy locks."""
     with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=3.0, request_timeout=0.8) as locks:

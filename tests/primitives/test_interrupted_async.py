@@ -41,9 +41,10 @@ def signals_everywhere(caller: AsyncCaller, name: str, step: int = 1) -> int:
     raise AssertionError("not reached")
 
 
+@pytest.mark.parametrize("step", [5, soak(1, reason="every place of every call")])
 @pytest.mark.parametrize("name", CALLS)
-def test_signal_at_every_place_leaves_nothing(in_memory: AsyncCaller, name: str) -> None:
-    assert signals_everywhere(in_memory, name) > 100
+def test_signal_at_every_place_leaves_nothing(in_memory: AsyncCaller, name: str, step: int) -> None:
+    assert signals_everywhere(in_memory, name, step) > 100
 
 
 def two_signals(caller: AsyncCaller, name: str, first: int, then_step: int) -> bool:

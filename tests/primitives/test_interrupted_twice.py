@@ -7,11 +7,12 @@ import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 import holdfast
+from holdfast._core import acquisition
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.core import Core
 from tests.support.signal_injector import InjectedInterrupt, SignalInjector
@@ -117,7 +118,7 @@ class Caller:
     def _check(self, call: Call, name: str, where: str) -> None:
         gc.collect(0)
         core = self.core
-        eventually(lambda: not core.live, _SOON, f"nothing is renewed after {where}")
+        eventually(lambda: not core.grants(), _SOON, f"nothing is renewed after {where}")
         lease = call.free(self.other, name)
         assert lease is not None, f"left held by {where}"
         lease.release()
@@ -200,7 +201,7 @@ def test_it_is_finished_while_the_caller_handles_the_interrupt(
 
     undo = Acquisition._undo
     monkeypatch.setattr(Acquisition, "_undo", interrupted)
-    monkeypatch.setattr(in_memory.core, "install", _raise)
+    _interrupt_installs(in_memory.core, monkeypatch)
     name = in_memory.new_name()
     with pytest.raises(InjectedInterrupt) as interrupt:
         in_memory.client.rwlock(name).write.acquire()
@@ -211,12 +212,25 @@ def test_it_is_finished_while_the_caller_handles_the_interrupt(
     assert clean_ups == 2
 
 
+def _interrupt_installs(of: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal comes just before a grant becomes a hold."""
+    for name in ("install", "install_directly"):
+        install = getattr(acquisition, name)
+
+        def interrupted(core: Core, *rest: Any, install: Any = install) -> Any:
+            if core is of:
+                raise InjectedInterrupt
+            return install(core, *rest)
+
+        monkeypatch.setattr(acquisition, name, interrupted)
+
+
 def test_it_is_found_if_a_third_signal_comes_before_the_watchdog_is_woken(
     in_memory: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python ignores what a callback raises: then the next round that comes finds it."""
     monkeypatch.setattr(Acquisition, "_undo", _raise)
-    monkeypatch.setattr(in_memory.core, "install", _raise)
+    _interrupt_installs(in_memory.core, monkeypatch)
     monkeypatch.setattr(in_memory.core.acquiring, "on_garbage", lambda _: None)
     name = in_memory.new_name()
     with pytest.raises(InjectedInterrupt):

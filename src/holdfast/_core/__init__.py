@@ -14,13 +14,16 @@ One call:
 * ``local_queue``: the waiters inside this process, and hand-over without a round trip; ``local_turn``: one caller's way
   through it
 * ``shared_looks``: one request for all sleeping waiters of conditions
-* ``releasing``: one release: to the next local waiter or the engine, finished also if it is interrupted
+* ``installing``: how what was granted becomes a hold
+* ``releasing``: one release: to the next local waiter or the engine, finished also if it is interrupted;
+  ``giving_back``: the request for it
 * ``renewing``: renewal on the user's request; what a batch of renewals brought
 * ``operators``, ``breaking``: inspect, list, ping; take a lock away by force
 
 What they work on:
 
-* ``grant``, ``hold``: a grant with its deadline and tokens; a hold with its handles and its loss
+* ``grant``, ``hold``: a grant with its deadline and tokens; a hold with its handles and its loss;
+  ``direct_hold``: one whose grant is made late
 * ``states``: the states of a hold, and the only place where one follows from the other
 * ``lease_time``: deadlines, margins, when to renew; pure
 * ``retry``: the only retry loop: back-off, limits, and the errors of giving up; pure but for the sleep

@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from holdfast._core import acquire_errors as errors
 from holdfast._core import acquire_time, lease_time, retry
-from holdfast._core.grant import Asked, DirectGrant, Grant, attempt_of
+from holdfast._core.direct_hold import DirectHold
+from holdfast._core.grant import DirectGrant, Grant
 from holdfast._core.hold import Handle, Hold
+from holdfast._core.installing import install, install_directly
 from holdfast._core.local_turn import LocalTurn
 from holdfast._core.operations import Call
 from holdfast._runtime.base import DONE, Rest
@@ -35,7 +37,7 @@ class Acquisition(LocalTurn):
     operation = "acquire"  #: what an error about its outcome calls it
 
     # What most never need has its first value here, and is stored once it differs.
-    _asked: Asked | None = None
+    _asked: DirectHold | None = None  # for which the engine was asked directly
     _attempt: Attempt | None = None
     _grant: Grant | None = None
     _contender: Contender | None = None
@@ -52,12 +54,12 @@ class Acquisition(LocalTurn):
         the engine blocks. All else goes on in ``run``, with the answer.
         """
         core, policy = self._core, self._policy
-        acquiring, direct, shared = core.acquiring, core.direct, policy.at_engine
+        direct, shared = core.direct, policy.at_engine
         if direct is None or not policy.direct:
             return core.begin(self, handle)
         if shared and not (core.shares_directly and self._nesting(handle._caller) is None):
             return core.begin(self, handle)
-        call, key = Call(), policy.key
+        acquiring, call, key = core.acquiring, Call(), policy.key
         answer: Answer = None
         try:
             acquiring.running[self] = weakref.ref(call, acquiring.on_garbage)
@@ -67,14 +69,14 @@ class Acquisition(LocalTurn):
                     core.check_open()
                 self.unanswered_since = sent = core.now()
                 owner, description = core.new_owner(), core.describe()
-                self._asked = asked = owner, description, core
+                self._asked = hold = DirectHold(core, policy, handle._caller, sent, owner, description)
                 timeout = policy.request_timeout if self._deadline is None else self._request_timeout(sent)
                 if shared:
                     answer = direct.acquire_shared_directly(policy.mode, key, owner, description, policy.ttl, timeout)
                 else:
                     answer = direct.acquire_directly(key, owner, description, policy.ttl, timeout)
                 if answer.__class__ is int or answer.__class__ is Granted:
-                    if self._begin_direct(answer, handle, sent, asked):
+                    if install_directly(core, hold, answer, self, handle):
                         acquiring.running.pop(self, None)  # as at the end of run
                         if core.closed:
                             core.acquisition_left(self)
@@ -105,8 +107,7 @@ class Acquisition(LocalTurn):
             try:
                 if not (answer is None or isinstance(answer, _ANSWERS)):  # of an engine that is waited for
                     direct: Any = core.direct  # which is there, as what follows is: ``start`` has used them
-                    sent: Any = self.unanswered_since
-                    asked: Any = self._asked
+                    hold: Any = self._asked
                     try:
                         reply = await answer
                         if policy.at_engine:
@@ -116,7 +117,7 @@ class Acquisition(LocalTurn):
                     except RequestFailed as failure:
                         answer = failure
                     if answer.__class__ is int or answer.__class__ is Granted:
-                        granted = self._begin_direct(answer, handle, sent, asked)
+                        granted = install_directly(core, hold, answer, self, handle)
                         answer = None if granted else errors.late()
                 if not granted:
                     if isinstance(answer, LockError):
@@ -140,19 +141,6 @@ class Acquisition(LocalTurn):
         core.acquiring.running.pop(self, None)
         if core.closed:
             core.acquisition_left(self)
-
-    def _begin_direct(self, granted: Answer, handle: Handle, sent: float, asked: Asked) -> bool:
-        """Begin the hold of what the direct request was granted; False: too late."""
-        core, policy = self._core, self._policy
-        now = core.now()
-        if now >= sent + policy.valid_for:
-            return False
-        token = granted if granted.__class__ is int else granted.token
-        self._grant = grant = DirectGrant(policy, sent, token, asked)
-        if token is not granted:
-            grant.size = granted.size
-        core.install(Hold(core, grant, policy, handle._caller, now), grant, self, handle, False)
-        return True
 
     def _undo_after(self, error: BaseException) -> None:
         """Cancelled or interrupted, perhaps in the middle of its clean-up."""
@@ -185,7 +173,7 @@ class Acquisition(LocalTurn):
 
     def _begin_hold(self, grant: Grant, handle: Handle, inherited: bool, now: float) -> Hold:
         hold = Hold(self._core, grant, self._policy, handle._caller, now)
-        self._core.install(hold, grant, self, handle, inherited)
+        install(self._core, hold, grant, self, handle, inherited)
         return hold
 
     def finish(self) -> None:
@@ -204,7 +192,7 @@ class Acquisition(LocalTurn):
         """What is known to the engine of this acquisition; made now, if the engine was asked directly."""
         if self._attempt is None:
             assert self._asked is not None
-            self._attempt = attempt_of(self._policy, self._asked)
+            self._attempt = self._asked.attempt()
         return self._attempt
 
     def _nesting(self, caller: Hashable) -> Attempt | None:
@@ -287,10 +275,10 @@ class Acquisition(LocalTurn):
         if claim.replicas or claim.register is not None:
             return None
         asked = self._asked
-        if asked is None or attempt.unresolved or attempt.owner != asked[0]:
+        if asked is None or attempt.unresolved or attempt.owner != asked.owner:
             grant = Grant(attempt, policy, handed.sent, handed.token)
         else:
-            grant = DirectGrant(policy, handed.sent, handed.token, asked, attempt)
+            grant = DirectGrant(policy, handed.sent, handed.token, None, attempt)
         if handed.lease < claim.ttl:
             grant.handed_over(handed.sent, handed.lease, now)
             if not policy.renew or policy.max_hold is not None or not self._core.watchdog.started:
@@ -369,17 +357,19 @@ class Acquisition(LocalTurn):
         self._core.give_up_slot(self._policy, self, 0.0)
 
     def _give_up_grant(self) -> None:
-        core, grant = self._core, self._grant
-        hold = None if grant is None else grant.hold
-        if grant is None or hold is None:
+        core, grant, asked = self._core, self._grant, self._asked
+        hold: Hold | None = None if grant is None else grant.hold
+        if asked is not None and asked.handles:
+            hold = asked
+        if hold is None:
             self.give_up_claim()
         elif hold.handles.keys() <= {self._key}:
             # Interrupted when the hold was there but not yet returned. Left there, the same caller would re-enter it: a
             # lock that the engine is asked to give to others.
             hold.report_end("unknown")
-            core.lose_grant(grant, "expired")
-            grant.attempt.unresolved = True
-            core.withdraw_grant(grant)
+            core.lose_grant(hold.grant, "expired")
+            hold.grant.attempt.unresolved = True
+            core.withdraw_grant(hold.grant)
         else:  # a signal handler of this caller has re-entered it, and keeps it; or it was passed on
             hold.handles.pop(self._key, None)
 

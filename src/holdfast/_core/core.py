@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from holdfast._config.options import ClientOptions
 from holdfast._core import acquire_errors, repairs, states
 from holdfast._core.acquisition import Acquisition
+from holdfast._core.direct_hold import DirectHold
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import MAX_HANDOVERS, LocalQueue, LocalWaiter
@@ -28,7 +29,7 @@ from holdfast._runtime.base import Rest, Runtime
 from holdfast._runtime.description import with_value
 from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Claim, Engine, Session
 from holdfast.engines.optional_sessions import SharedDirectSession, SharedSession
-from holdfast.errors import LossReason, NotHeld, UsageError
+from holdfast.errors import LossReason, UsageError
 
 if TYPE_CHECKING:
     from holdfast.observer.reports import Reports
@@ -47,6 +48,7 @@ class Core:
         self.options = options
         self.front = front
         self.now: Final = front.now
+        self._caller: Final = front.caller
         self.session = engine.session(front)
         # Re-entrant: an acquire that never came to its end (its event loop was closed) is undone as garbage, on
         # whatever thread the collector runs; perhaps on one that has just taken it. So code that iterates takes a copy.
@@ -64,9 +66,10 @@ class Core:
         self.describe: Final = front.describer(options.label)
         # Tells the claims of this client apart. Random: an attempt may go on under the next number, which must be free.
         self._number = random.Random(os.urandom(16)).getrandbits
-        # For re-entry, by place and caller: the holds that occupy no slot of the local queue.
-        self._holds: dict[tuple[Hashable, Hashable], Hold] = {}
+        #: For re-entry, by place and caller: the holds that occupy no slot of the local queue.
+        self.slotless: dict[tuple[Hashable, Hashable], Hold] = {}
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
+        self.young: dict[DirectHold, None] = {}  #: held, but not live yet: the watchdog has not looked at them
         self.sizes_compared: set[str] = set()  #: the semaphores whose size was not the expected one, which was logged
         self._given_up: list[Grant] = []  # held when the client was closed: to be withdrawn
         self._idle = front.event()
@@ -112,16 +115,18 @@ class Core:
         """Make ``handle`` one more handle of the caller's own live hold on this name, if there is one. No I/O."""
         if not policy.reentrant:
             return False
-        handle._caller = caller = self.front.caller()
+        handle._caller = caller = self._caller()
         hold = self.queue.occupants.get(policy.key)
-        if hold is None and not self._holds:
+        if hold is None and not self.slotless:
             return False
-        if hold.__class__ is not Hold or hold.policy is not policy or hold.caller != caller:
+        if hold is None or hold.policy is not policy or hold.caller != caller:
             hold = self._hold_to_join(policy, caller)
             if hold is None:
                 return False
         with self.lock:
-            if (hold.ends is not None or self.now() >= hold.grant.deadline) and not hold.held:
+            grant = hold._grant
+            until = hold._valid_until if grant is None else grant.deadline
+            if (self.now() >= until or not hold.plain) and not hold.held:
                 return False
             # Without a handle it is being given back: a release that was interrupted is finished by the watchdog. With
             # none but retentions the caller has left: at_least makes it wait like any other.
@@ -143,9 +148,9 @@ class Core:
     def _hold_at(self, policy: Policy, caller: Hashable) -> Hold | None:
         """The hold of ``caller`` that a re-entry under ``policy`` would join."""
         hold = self.queue.occupants.get(policy.key)
-        if hold.__class__ is Hold and hold.caller == caller and hold.policy.place == policy.place:
+        if isinstance(hold, Hold) and hold.caller == caller and hold.policy.place == policy.place:
             return hold if hold.state is states.HELD and hold.policy.reentrant else None
-        return self._holds.get((policy.place, caller)) if self._holds else None
+        return self.slotless.get((policy.place, caller)) if self.slotless else None
 
     def hold_of_caller(self, policy: Policy) -> Hold | None:
         """The running caller's own hold on this name, perhaps one that is over."""
@@ -164,12 +169,12 @@ class Core:
 
     def held_by(self, place: Hashable, caller: Hashable) -> bool:
         """Whether ``caller`` holds what ``place`` names (``Policy.place_of``)."""
-        hold = self._holds.get((place, caller))
+        hold = self.slotless.get((place, caller))
         return hold is not None and hold.held
 
     def held_for_writing(self, policy: Policy, caller: Hashable) -> Hold | None:
         """The hold by which the caller has the read-write lock of ``policy``, which is to read it, for writing."""
-        hold = self._holds.get((policy.place_of(WRITE), caller))
+        hold = self.slotless.get((policy.place_of(WRITE), caller))
         if hold is None or not hold.held:
             return None
         if hold.policy.ttl != policy.ttl:
@@ -178,7 +183,7 @@ class Core:
 
     def refuse_upgrade(self, policy: Policy, caller: Hashable) -> None:
         """A caller that reads cannot write before all readers have left: it would wait for itself."""
-        hold = self._holds.get((policy.place_of(READ), caller))
+        hold = self.slotless.get((policy.place_of(READ), caller))
         if hold is not None and hold.held:
             raise acquire_errors.no_upgrade(policy)
 
@@ -208,43 +213,6 @@ class Core:
         with self.lock:
             if not self.acquiring:
                 self._idle.set()
-
-    def install(self, hold: Hold, grant: Grant, seeker: Acquisition, handle: Handle | None, watched: bool) -> None:
-        """Make a grant into the caller's hold, with ``handle`` as its first one; None: it is a parked hold, which has
-        its own already. The local slot passes from ``seeker`` to it. ``watched``: the watchdog knows the grant."""
-        policy = hold.policy
-        with self.lock:
-            if self.closed:
-                grant.attempt.unresolved = True  # granted, but too late to be held: have it withdrawn
-                raise UsageError("this client is closed", name=policy.name)
-            if handle is None and hold.state is not states.PARKED:
-                self.let_go(grant)
-                raise NotHeld(f"{policy.title} was released while it waited", name=policy.name)
-            grant.hold = hold
-            if watched:
-                grant.policy = policy  # it was handed over
-            if handle is None:
-                hold.resume(grant, self.now())
-            else:
-                handle._hold = hold
-                hold.add(handle)
-            self.live[grant] = None
-            occupants, key = self.queue.occupants, policy.key
-            if occupants.get(key) is seeker:
-                occupants[key] = hold
-            elif policy.reentrant:
-                self._holds[policy.place, hold.caller] = hold
-            if hold.ends is not None:
-                self.watchdog.watch(grant, grant.since)
-            elif not watched:
-                self.watchdog.look_after(grant)
-            if seeker.suspected:
-                grant.stop_handovers()
-                self.watchdog.suspect(policy.key)
-                if seeker.broken_token is not None and grant.has_token(seeker.broken_token):
-                    grant.lost = "broken"
-        if grant.lost is not None:  # while it was on its way to us
-            self.lose_grant(grant, grant.lost)
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
@@ -301,9 +269,9 @@ class Core:
             self.watchdog.withdraw(grant.attempt, self.front.now() + grant.longest_ttl)
 
     def forget_caller(self, hold: Hold) -> None:
-        if not self._holds:
+        if not self.slotless:
             return
-        place, holds = (hold.policy.place, hold.caller), self._holds
+        place, holds = (hold.policy.place, hold.caller), self.slotless
         # No call from here on: a signal handler of this caller may read the same lock, by another hold.
         if place in holds and holds[place] is hold:
             del holds[place]
@@ -324,6 +292,16 @@ class Core:
         """Whether the watchdog should go on with it. The caller holds the lock."""
         return grant in self.live and grant.lost is None
 
+    def grants(self) -> list[Grant]:
+        """Those that are live, with those of young holds, which are made now. The caller holds the lock."""
+        self.make_grants()
+        return list(self.live)
+
+    def make_grants(self) -> None:
+        """From now on, what is held is live. The caller holds the lock."""
+        for hold in list(self.young):
+            _ = hold.grant
+
     def expire(self, hold: Hold, now: float) -> None:
         """The deadline has passed: the first caller that looks ends the hold."""
         self._lose(hold, hold.why_over(now))
@@ -340,18 +318,21 @@ class Core:
 
     def _lose(self, hold: Hold, reason: LossReason) -> None:
         with self.lock:
-            if hold.state is not states.HELD:
+            grant = hold.grant
+            if hold.state is states.HELD:
+                hold.report_end(reason)
+                hold.advance(states.LOSE)
+                hold.reason = reason
+            elif hold.state is not states.LOST or grant.hold is not hold or self.disowned:
                 return
-            hold.report_end(reason)
-            hold.advance(states.LOSE)
-            hold.reason = reason
+            # Interrupted from here on, it is all done again, by the watchdog: the grant is live, and has its hold.
             self.forget_caller(hold)
-            self.live.pop(hold.grant, None)
-            if (hold.grant.by_session or hold.policy.mode is not EXCLUSIVE) and not self.closed:
+            if (grant.by_session or hold.policy.mode is not EXCLUSIVE) and not self.closed:
                 # Its session lives on, or the other holders keep the object: no other client would get the lock.
-                self.withdraw_grant(hold.grant)
+                self.withdraw_grant(grant)
             waiter = self.queue.vacate(hold.policy.key, hold)
-            hold.grant.hold = None
+            grant.hold = None
+            self.live.pop(grant, None)
         self._tell(hold, waiter)
 
     def lose_parked(self, hold: Hold, reason: LossReason) -> None:
@@ -403,7 +384,7 @@ class Core:
     def grants_on(self, key: str) -> list[Grant]:
         """What this client holds, or is handing over, under this name."""
         with self.lock:
-            return [grant for grant in list(self.live) if grant.name == key]
+            return [grant for grant in self.grants() if grant.name == key]
 
     # -- interrupted callers ---------------------------------------------------------------------------------------
 
@@ -455,7 +436,7 @@ class Core:
         """Every step may be interrupted, and is done again by the next call."""
         with self.lock:
             self.closed = True
-            self._given_up += self.live
+            self._given_up += self.grants()
             self.queue.close()
             acquiring, leaving = self.acquiring.all(), self.releasing.all()
         for hold in leaving:  # those that are parked: their callers find out
@@ -478,7 +459,7 @@ class Core:
         self.lock = threading.RLock()
         self.reports = None  # the parent delivers what is queued
         self.closed = self.disowned = True
-        for grant in list(self.live):
+        for grant in self.grants():
             grant.lost = grant.lost or "forked"
             hold = grant.hold
             if hold is not None and hold.state is states.HELD:

@@ -145,8 +145,13 @@ class Grant:
 
     def confirm(self, sent: float, ttl: float) -> None:
         """A lease-setting request, first transmitted after ``sent``, was confirmed."""
+        self.extend(lease_time.deadline(sent, ttl, self.slack))
+
+    def extend(self, deadline: float) -> None:
+        """A lease-setting request was confirmed, by which it is valid until ``deadline``."""
         self.failing = self.unconfirmed = False
-        self.deadline = max(self.deadline, lease_time.deadline(sent, ttl, self.slack))
+        if deadline > self.deadline:
+            self.deadline = deadline
 
     def why_expired(self) -> LossReason:
         return "unreachable" if self.failing else "expired"
@@ -175,10 +180,12 @@ class DirectGrant(Grant):
     _attempt: Attempt | None = None
     next_token = _USED_UP  # it has one token, that of its hold: it is never handed over
 
-    def __init__(self, policy: Policy, sent: float, token: int, asked: Asked, attempt: Attempt | None = None) -> None:
-        self._asked: Asked | None = asked
+    def __init__(
+        self, policy: Policy, sent: float, token: int, asked: Asked | None, attempt: Attempt | None = None
+    ) -> None:
+        self._asked = asked  #: None: it has the ``attempt``
         if attempt is not None:
-            self._asked, self._attempt = None, attempt
+            self._attempt = attempt
         self.name = policy.key
         self.policy = policy
         self.ttl = self.longest_ttl = policy.ttl

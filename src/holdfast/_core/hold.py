@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from holdfast._core import states
+from holdfast._core import call_site, states
 from holdfast._core.call_site import CallSite
 from holdfast._core.grant import Grant
+from holdfast._core.logs import log_later
 from holdfast._core.policy import Policy
 from holdfast._runtime.base import Event
 from holdfast.errors import LockLost, LossReason
@@ -34,6 +36,7 @@ class Handle(Protocol):
 
 
 Callback = Callable[[Any], Any]
+_log: Final = logging.getLogger("holdfast.lease")
 _NO_RETENTIONS: Final = frozenset[int]()
 _HELD: Final = states.HELD  # on the way of every acquire and release, see states.py
 
@@ -47,6 +50,17 @@ class HandleRef(weakref.ref[Handle]):
     #: Copied when the handle is added: the collector may report a handle as garbage before its finaliser runs.
     acquired_at: CallSite | None
     forgotten: bool  #: set when it becomes garbage and was neither given back nor lost
+
+    def log_forgotten(self) -> None:
+        """A ResourceWarning is invisible by default, so there is a line in the log too."""
+        log_later(
+            _log,
+            logging.WARNING,
+            "a lease on %s was dropped without release(); it is being released%s. It was %s",
+            self.hold.policy.title,
+            " with the last of its leases" if self.hold.handles else "",
+            call_site.describe(self.acquired_at),
+        )
 
 
 class Attachment(Protocol):
@@ -91,6 +105,7 @@ class Hold(states.Life):
     reason: LossReason | None = None
     retentions: frozenset[int] = _NO_RETENTIONS  #: those of ``handles`` that no user has, see retention.py
     retained_until = float("-inf")  #: when the last of them ends
+    plain = True  #: until one of ``ends``, ``attachment``, ``deferred`` and ``listeners`` is set for the first time
     ends: float | None = None  #: by ``max_hold``
     scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
     attachment: Attachment | None = None
@@ -99,11 +114,16 @@ class Hold(states.Life):
     unreleased: Grant | None = None  #: of a parked hold: what the engine may still have, see parking.py
     listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] | None = None
     _changed: Event | None = None
+    _grant: Grant | None = None  # None: it is made once it is needed, see direct_hold.py
+    _owner: str  # of a hold without a grant; and until when it is valid
+    _valid_until: float
+    token: int
+    since: float  #: when its body may have begun
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
         self.state = states.START
         self.core = core
-        self.grant = grant
+        self._grant = grant
         self.policy = policy
         self.caller = caller
         self.token = grant.draw_token()
@@ -112,7 +132,27 @@ class Hold(states.Life):
         #: has either done it or not.
         self.handles: dict[int, HandleRef] = {}
         if policy.max_hold is not None:
-            self.ends = started + policy.max_hold
+            self.end_at(started + policy.max_hold)
+
+    @property
+    def grant(self) -> Grant:
+        """What the engine gave."""
+        grant = self._grant
+        return self._make_grant() if grant is None else grant
+
+    @property
+    def owner(self) -> str:
+        """The owner under which the engine knows it."""
+        grant = self._grant
+        return self._owner if grant is None else grant.owner
+
+    def _make_grant(self) -> Grant:
+        raise RuntimeError("internal error in holdfast: a hold without a grant")
+
+    def end_at(self, when: float) -> None:
+        """It ends then, whatever the engine says."""
+        self.plain = False
+        self.ends = when
 
     def add(self, handle: Handle) -> None:
         """One more handle. A lease must know its hold by now: garbage before, it could not be given back.
@@ -128,10 +168,11 @@ class Hold(states.Life):
 
     def resume(self, grant: Grant, now: float) -> None:
         """It was parked, and is held again by a new grant: with a new token, and with all of ``max_hold``."""
-        self.grant = grant
+        self._grant = grant
         self.token = grant.draw_token()
         self.since = now
-        self.ends = None if self.policy.max_hold is None else now + self.policy.max_hold
+        if self.policy.max_hold is not None:
+            self.end_at(now + self.policy.max_hold)
         self.failed = False
         self.advance(states.RESUME)
 
@@ -145,6 +186,7 @@ class Hold(states.Life):
         if self.reason is not None:
             return False
         if self.listeners is None:
+            self.plain = False
             self.listeners = {}
         # Weak: a strong reference would keep the handle, and so the lock, alive for ever.
         self.listeners.setdefault(handle._key, (weakref.ref(handle), []))[1].append(callback)
@@ -164,15 +206,22 @@ class Hold(states.Life):
     @property
     def deadline(self) -> float:
         """Until when it is valid."""
-        end = self.grant.deadline
+        end = self.valid_until
         return end if self.ends is None or end < self.ends else self.ends
+
+    @property
+    def valid_until(self) -> float:
+        """Until when the engine keeps it for its caller."""
+        grant = self._grant
+        return self._valid_until if grant is None else grant.deadline
 
     @property
     def held(self) -> bool:
         if self.state is not _HELD:
             return False
-        now = self.core.now()
-        if now < self.grant.deadline and (self.ends is None or now < self.ends):
+        now, grant = self.core.now(), self._grant
+        end = self._valid_until if grant is None else grant.deadline
+        if now < end and (self.ends is None or now < self.ends):
             return True
         self.core.expire(self, now)
         return False
@@ -196,7 +245,7 @@ class Hold(states.Life):
 
     def why_over(self, now: float) -> LossReason:
         """The reason for a deadline that has passed."""
-        if self.ends is not None and now >= self.ends and self.ends <= self.grant.deadline:
+        if self.ends is not None and now >= self.ends and self.ends <= self.valid_until:
             return "max_hold"
         return self.grant.why_expired()
 

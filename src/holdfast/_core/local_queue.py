@@ -89,6 +89,14 @@ class LocalQueue:
         """Take the slot if it is vacant: then the occupant contends, and must vacate or hand on later."""
         return self.occupants.setdefault(key, occupant) is occupant
 
+    def move_in(self, key: str, before: object, occupant: object) -> bool:
+        """Have ``occupant`` take the slot over from ``before``, if that has it."""
+        occupants = self.occupants
+        if key in occupants and occupants[key] is before:
+            occupants[key] = occupant
+            return True
+        return False
+
     def join(self, key: str, waiter: LocalWaiter) -> None:
         """Queue up at an occupied slot."""
         queue = self.waiters.setdefault(key, deque())

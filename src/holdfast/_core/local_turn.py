@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class LocalTurn:
     """What an acquisition is to the local queue. The base of Acquisition."""
 
+    policy = None  #: as of a hold that no policy re-enters, see ``Core.reenter``
     # What most never need has its first value here, and is stored once it differs.
     _deadline: float | None = None
     _waiter: LocalWaiter | None = None

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from holdfast._core import releasing, states
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.call_site import CallSite
+from holdfast._core.giving_back import give_back
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
+from holdfast._core.installing import install
 from holdfast._core.operations import Running
 from holdfast._runtime.base import Event
 from holdfast.engines.base import Attempt
@@ -110,7 +112,7 @@ async def _park(core: Core, hold: Hold, itself: Running) -> None:
                     hold.unreleased = None
                 raise
         if following is None:
-            _released(core, hold, await releasing.give_back(core, hold))
+            _released(core, hold, await give_back(core, hold))
     finally:
         if following is not None:
             following.event.set()
@@ -156,7 +158,7 @@ class Resumption(Acquisition):
         self._due = core.front.now() + _MEANWHILE
 
     def _begin_hold(self, grant: Grant, handle: Handle, inherited: bool, now: float) -> Hold:
-        self._core.install(self._hold, grant, self, None, inherited)
+        install(self._core, self._hold, grant, self, None, inherited)
         return self._hold
 
     async def _until_turn(self, turn: Event) -> None:

@@ -9,20 +9,21 @@ the engine it takes effect exactly once, whatever becomes of the replies.
 
 from __future__ import annotations
 
-import random
 import weakref
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast._core import retry, states
+from holdfast._core import states
+from holdfast._core.giving_back import give_back
 from holdfast._core.grant import DirectGrant
 from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import LocalWaiter
 from holdfast._core.operations import Call, Running
+from holdfast._core.states import AFTER_CONFIRM, AFTER_RELEASE
 from holdfast._runtime.base import DONE, Rest
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.errors import LockLost, LossReason, OutcomeUnknown
+from holdfast.errors import LockLost, LossReason
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -35,9 +36,6 @@ _ANSWERS: Final = (Found, RequestFailed)
 _HELD: Final = states.HELD
 _RELEASE: Final = states.RELEASE
 _CONFIRM: Final = states.CONFIRM
-#: A release that is not waited for gets at least this long.
-_SHORTEST_REQUEST: Final = 0.02
-
 
 #: The last step of a release: ends the grant of a hold that is RELEASING, and has it confirmed.
 Finish = Callable[["Core", Hold], Coroutine[Any, Any, None]]
@@ -62,10 +60,8 @@ def give_back_handle(hold: Hold, handle: Handle) -> bool:
             len(handles) < 2
             or key not in handles
             or hold.state is not _HELD
-            or core.now() >= hold.grant.deadline
-            or hold.ends is not None
-            or hold.attachment is not None
-            or hold.listeners is not None
+            or not hold.plain
+            or core.now() >= (hold._valid_until if hold._grant is None else hold._grant.deadline)
         ):
             return False
         del handles[key]
@@ -80,43 +76,50 @@ def start(core: Core, hold: Hold, handle: Handle) -> Rest:
     For what nearly every release is: of the only handle, in time, and no local caller waits. That takes no attempt, and
     no coroutine if the engine blocks.
     """
-    policy, grant, direct, queue = hold.policy, hold.grant, core.direct, core.queue
+    policy, grant, direct, waiters = hold.policy, hold._grant, core.direct, core.queue.waiters
     key = policy.key
-    if direct is None or grant.__class__ is not DirectGrant:
-        return _hand_on(core, hold, handle) if key in queue.waiters else release(core, hold, handle)
+    if direct is None or (grant is not None and grant.__class__ is not DirectGrant):
+        return _hand_on(core, hold, handle) if key in waiters else release(core, hold, handle)
     releasing, call = core.releasing, Call()
     try:
         with core.lock:
-            handles = hold.handles
+            handles, grant = hold.handles, hold._grant  # the watchdog may have made it, or a wait brought another
             if (
                 hold.state is not _HELD
-                or core.now() >= grant.deadline
+                or (grant is not None and grant.__class__ is not DirectGrant)
+                or core.now() >= (hold._valid_until if grant is None else grant.deadline)
                 or len(handles) != 1
                 or handle._key not in handles
-                or hold.ends is not None
-                or hold.attachment is not None
-                or hold.deferred is not None
-                or hold.listeners is not None
-                or key in queue.waiters
+                or not hold.plain
+                or key in waiters
             ):
                 return release(core, hold, handle)
             # In the order of _release: a signal handler that wants the lock must find it occupied.
             releasing.running[hold] = weakref.ref(call, releasing.on_garbage)
             handles.clear()
-            _stop_holding(core, hold)
-            core.live.pop(grant, None)
+            hold.state = AFTER_RELEASE  # from here on as _stop_holding
+            if core.slotless:
+                core.forget_caller(hold)
+            grant = hold._grant  # once more, and no call before the next: a signal handler may have had it made
+            if grant is None:
+                core.young.pop(hold, None)  # type: ignore[call-overload]
+                owner = hold._owner
+            else:
+                grant.hold = None
+                core.live.pop(grant, None)
+                owner = grant.owner
         if hold._changed is not None:
             hold.notify()
         found: Any
         try:
             if policy.at_engine:
-                found = direct.release_shared_directly(policy.mode, key, grant.owner, policy.request_timeout)
+                found = direct.release_shared_directly(policy.mode, key, owner, policy.request_timeout)
             else:
-                found = direct.release_directly(key, grant.owner, policy.request_timeout)
+                found = direct.release_directly(key, owner, policy.request_timeout)
         except RequestFailed as failure:
             found = failure
         if found is _OURS:
-            ended(core, hold, None)
+            _confirmed(core, hold, key)
             releasing.running.pop(hold, None)  # as in _left
             if core.orphaned:
                 core.watchdog.wake()
@@ -172,6 +175,23 @@ def _hand_on(core: Core, hold: Hold, handle: Handle) -> Rest:
         raise
 
 
+def _confirmed(core: Core, hold: Hold, key: str) -> None:
+    """As ``ended``, for a direct release: there is no observer, and mostly no waiter."""
+    queue, following = core.queue, None
+    occupants = queue.occupants
+    with core.lock:
+        if hold.state is AFTER_RELEASE:
+            hold.state = AFTER_CONFIRM
+        else:
+            hold.advance(_CONFIRM)  # which cannot be: it raises
+        if key in queue.waiters:
+            following = queue.vacate(key, hold)
+        elif key in occupants and occupants[key] is hold:
+            del occupants[key]
+    if following is not None:
+        following.event.set()
+
+
 async def _go_on(core: Core, hold: Hold, handle: Handle, found: Any) -> None:
     """The rest of a release that has begun. ``found``: what came of its first request, or the way to it."""
     try:
@@ -182,7 +202,7 @@ async def _go_on(core: Core, hold: Hold, handle: Handle, found: Any) -> None:
             except RequestFailed as failure:
                 found = failure
         if found is _OURS:
-            ended(core, hold, None)
+            _confirmed(core, hold, hold.policy.key)
         else:
             await release_at_engine(core, hold, first=found)
     except BaseException as error:
@@ -411,34 +431,6 @@ async def release_at_engine(
         raise hold.loss(reason)
 
 
-async def give_back(
-    core: Core, hold: Hold, until: float | None = None, first: Found | RequestFailed | None = None
-) -> LossReason | None:
-    """Have the engine release the grant of ``hold``, which does not count as held any more. Why it was lost, if it was.
-
-    If it cannot be finished (unreachable until the deadline or ``until``, refused, cancelled, interrupted) the caller
-    has the watchdog do it until the ttl. A reply may be lost after the engine has done it; so "not there" after an
-    unresolved release that was sent before the deadline means that this release did it.
-    """
-    grant, attempt = hold.grant, hold.grant.attempt
-    unresolved = False
-    timeout = hold.policy.request_timeout
-    if until is not None:
-        timeout = min(timeout, max(until - core.front.now(), _SHORTEST_REQUEST))
-    try:
-        if isinstance(first, RequestFailed):
-            raise first
-        found = first or await core.session.release(attempt, timeout)
-    except RequestFailed as failure:
-        again = _Repeated(core, hold, failure, until)
-        found = await again.run()
-        unresolved = again.unresolved
-    reason = None if found is _OURS or unresolved else grant.why_lost(found, core.front.now())
-    if attempt.has_leftovers:  # it is over, but one of several servers could not be reached
-        core.withdraw_grant(grant)  # before the hold is released: if a signal comes in between, all of it is withdrawn
-    return reason
-
-
 def ended(core: Core, hold: Hold, reason: LossReason | None) -> None:
     """The engine has answered; with a ``reason``, that the lock was lost. The next local waiter's turn."""
     with core.lock:
@@ -452,40 +444,3 @@ def ended(core: Core, hold: Hold, reason: LossReason | None) -> None:
         waiter = core.queue.vacate(hold.policy.key, hold)
     if waiter is not None:
         waiter.event.set()
-
-
-class _Repeated:
-    """A release whose first request failed."""
-
-    def __init__(self, core: Core, hold: Hold, failure: RequestFailed, until: float | None) -> None:
-        self._core = core
-        self._hold = hold
-        self._until = hold.grant.deadline if until is None else min(until, hold.grant.deadline)
-        self._failure = failure
-        self.unresolved = False  #: one of its requests may have taken effect
-        self._note(failure)
-
-    def _note(self, failure: RequestFailed) -> None:
-        self._hold.grant.attempt.unresolved |= failure.may_have_happened
-        self.unresolved |= failure.may_have_happened
-
-    async def run(self) -> Found:
-        front = self._core.front
-        return await retry.after(self._failure, front, self._request, self._until, self._give_up, random.random)
-
-    async def _request(self) -> Found:
-        hold = self._hold
-        try:
-            return await self._core.session.release(hold.grant.attempt, hold.policy.request_timeout)
-        except RequestFailed as failure:
-            self._note(failure)
-            raise
-
-    def _give_up(self, failure: RequestFailed) -> Exception:
-        policy = self._hold.policy
-        return OutcomeUnknown(
-            f"{policy.title}: {self._core.engine!r} could not be reached until the lease ran out, so it is not known "
-            "whether the release took effect; it is free at its ttl at the latest",
-            operation="release",
-            name=policy.name,
-        )

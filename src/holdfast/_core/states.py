@@ -80,10 +80,14 @@ LOSE: Final = Event.LOSE
 
 #: Every hold begins here.
 START: Final = HELD
+#: The two steps of a usual release, which has checked the state before: to look them up costs as much as a lock.
+AFTER_RELEASE: Final = NEXT[HELD, RELEASE]
+AFTER_CONFIRM: Final = NEXT[AFTER_RELEASE, CONFIRM]
 
 
 class Life:
-    """What has a state: the base of Hold, which begins with ``START``. Only ``advance`` assigns another one."""
+    """What has a state: the base of Hold, which begins with ``START``. Only ``advance`` assigns another one, and the
+    usual release, which assigns ``AFTER_RELEASE`` and ``AFTER_CONFIRM``."""
 
     __slots__ = ("state",)
     state: State

@@ -18,13 +18,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast._core import call_site, lease_time, releasing, repairs, retention
+from holdfast._core import lease_time, releasing, renewing, repairs, retention
 from holdfast._core.early_looks import EARLY, EarlyLooks
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.logs import log_later
 from holdfast._core.operations import Running
-from holdfast._core.renewing import RenewedBatch
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Attempt, Found, Keeper, RequestFailed, Suspects, WatchingKeeper, Withdrawn
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from holdfast._core.core import Core
 
 _log: Final = logging.getLogger("holdfast.watchdog")
-_lease_log: Final = logging.getLogger("holdfast.lease")
 
 #: Sleep no longer than this while anything is held: a suspend is not noticed by the sleep itself.
 _LONGEST_SLEEP: Final = 1.0
@@ -42,6 +40,8 @@ _IDLE: Final = 3600.0
 #: A grant is renewed up to this part of its ttl before it is due.
 _AHEAD: Final = 30
 _ONLY_ASK: Final = 0.001
+#: So many answers are taken note of at once: callers wait for the core's lock meanwhile.
+_PART: Final = 200
 #: Withdrawals that are sent together: few enough to be done before the next renewals are due.
 _BATCH: Final = 500
 #: Of the time that a request may take, what a batch of withdrawals gets at least.
@@ -57,7 +57,6 @@ _AFTER_A_BUG: Final = 0.05
 _NO_HANDLE: Final = -1
 _NOW: Final = float("-inf")
 _NEVER: Final = float("inf")
-_due_of: Final = operator.attrgetter("due")
 _ttl_of: Final = operator.attrgetter("ttl")
 
 
@@ -79,10 +78,11 @@ class Watchdog:
         self._slots_in_use = False
         self._slots_checked = _NOW
         self._earliest = _NEVER  # no lease is to be looked at before
+        self._known_ttl = _NEVER  # the shortest of the leases that were live when it planned its sleep, or before
+        self._new_ttl = _NEVER  # the shortest of those that came since
         self._early = core.engine.early_watch
         self._early_looks = EarlyLooks()
         self._wakes_at = _NOW  # when it will look by itself
-        self._last_ttl = 0.0
         self._withdraw_until = _NOW
         self.started = False
         self._never = False  # it was stopped before it was started: it never runs
@@ -94,28 +94,26 @@ class Watchdog:
 
     def watch(self, grant: Grant, confirmed: float) -> None:
         """Look after a grant that was confirmed by a request sent at ``confirmed``."""
-        # A lease that is not renewed is confirmed when the engine hinted at a loss: that does not move its deadline.
-        due = lease_time.renew_at(confirmed, grant.ttl, grant.slack)
-        if grant.deadline < due:
-            due = grant.deadline
-        hold = grant.hold
-        if hold is not None and hold.ends is not None and hold.ends < due:
-            due = hold.ends
-        grant.due = due
+        grant.due = renewing.not_after_its_end(grant, lease_time.renew_at(confirmed, grant.ttl, grant.slack))
         self.look_after(grant)
 
     def look_after(self, grant: Grant) -> None:
-        """Look at a grant when it is due; at one that it has not looked at yet, a little after it was granted, too."""
-        due = grant.due
+        """Look at a grant when it is due."""
+        self.look_at(grant.due, grant.ttl, _NEVER if grant.early else grant.since)
+
+    def look_at(self, due: float, ttl: float, since: float) -> None:
+        """Look at what is held when it is ``due``; and, where that is of use, a little after ``since``, its beginning
+        (never, if it was looked at)."""
         if due < self._earliest:
             self._earliest = due
-        if self._early and not grant.early:
-            since, looks = grant.since, self._early_looks
+        if self._early:
+            looks = self._early_looks
             if since < looks.oldest:
                 looks.oldest = since
             if since + EARLY < due:
                 due = since + EARLY
-        self._last_ttl = grant.ttl
+        if ttl < self._new_ttl:
+            self._new_ttl = ttl
         if due < self._wakes_at or not self.started:
             self._look_by(due)
 
@@ -230,8 +228,8 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
-            if not self._core.live:
-                self._earliest = _NEVER
+            if not self._core.live and not self._core.young:
+                self._earliest = self._known_ttl = _NEVER
             wake = min(
                 self._earliest, self._withdrawals.next_due(), self._early_looks.due(), self._retentions.next_due()
             )
@@ -250,11 +248,11 @@ class Watchdog:
             longest = _CHECK_SLOTS
         # Where locks come and go, the next acquire must not have to wake a thread, which costs more than a lock: so
         # look again, once, by when that acquire would be due.
-        if self._last_ttl:
-            longest = min(longest, self._last_ttl / lease_time.RENEWALS_PER_TTL)
+        if self._new_ttl < _NEVER:
+            longest = min(longest, self._new_ttl / lease_time.RENEWALS_PER_TTL)
             if self._core.engine.early_watch:
                 longest = min(longest, EARLY)
-            self._last_ttl = 0.0
+            self._known_ttl, self._new_ttl = self._shortest_ttl(), _NEVER
         return longest
 
     def _may_end(self) -> bool:
@@ -263,7 +261,7 @@ class Watchdog:
                 return False  # also when stopping: each is tried once more
             # A release may be under way by a caller to whom the client is garbage already: it needs the session that
             # ends with this thread.
-            busy = self.dropped or self._core.live or self._core.releasing
+            busy = self.dropped or self._core.live or self._core.young or self._core.releasing
             return self.stopping or (self._core.orphaned and not busy)
 
     async def _round(self, suspects: Suspects) -> None:
@@ -274,7 +272,7 @@ class Watchdog:
             was_lost = handle.hold.reason is not None and not hasattr(handle, "forgotten")
             is_retention = handle.key in handle.hold.retentions  # its time is over: no lease was forgotten
             if releasing.drop_handle(self._core, handle.hold, handle.key) and not (was_lost or is_retention):
-                _log_forgotten(handle)
+                handle.log_forgotten()
         now = self._runtime.now()
         if self._look_for_interrupted or now >= self._interrupted_checked + _CHECK_INTERRUPTED:
             self._look_for_interrupted, self._interrupted_checked = False, now
@@ -283,29 +281,53 @@ class Watchdog:
             self._slots_in_use, self._slots_checked = self._core.repair_slots(), now
         await self._look_after_leases(suspects, now)
         with self._core.lock:
-            young = self._early_looks.take(self._core.live, now)
-        await self._watch_early(self._still_valid(young))
+            if now >= self._early_looks.due():
+                self._core.make_grants()
+            early = self._early_looks.take(self._core.live, now)
+        await self._watch_early(self._still_valid(early))
         await self._withdraw()
 
     async def _look_after_leases(self, suspects: Suspects, now: float) -> None:
         """Renew what is due. First: withdrawals may meet a black hole, and must not cost a lease."""
         if now < self._earliest and not suspects and not self._suspects:
             return
-        with self._core.lock:
-            live = list(self._core.live)
-            # What is due soon is taken along: ten thousand leases are renewed in a few batches.
-            # Not so what was handed over just now: most of it is over before it is to be confirmed.
-            due = [g for g in live if g.due <= now + g.ttl / _AHEAD and (g.due <= now or not g.unconfirmed)]
-            suspected: list[Grant] = []
-            if suspects or self._suspects:
-                taken = set(due)
-                suspected = [grant for grant in live if grant not in taken and self._is_suspect(grant, suspects)]
-                self._suspects.clear()
-        del live  # it keeps alive what is released meanwhile
-        await self._renew([grant for grant in self._still_valid(due) if self._to_be_renewed(grant)])
-        await self._verify(self._still_valid(suspected))
-        with self._core.lock:
-            self._earliest = min(map(_due_of, list(self._core.live)), default=_NEVER)
+        due, suspected = list[Grant](), list[Grant]()
+        try:
+            with self._core.lock:
+                due = self._take_due(now) if now >= self._earliest else due
+                suspected = self._take_suspected(suspects, due) if suspects or self._suspects else suspected
+            await self._renew([grant for grant in self._still_valid(due) if self._to_be_renewed(grant)])
+            await self._verify(self._still_valid(suspected))
+        finally:  # whatever went wrong, none of them is forgotten
+            with self._core.lock:
+                again = [grant.due for grant in (*due, *suspected) if grant in self._core.live]
+                self._earliest = min([self._earliest, *again])
+
+    def _take_due(self, now: float) -> list[Grant]:
+        """What is due. What is due soon is taken along: ten thousand leases are renewed in a few batches.
+
+        Not so what was handed over just now: most of it is over before it is to be confirmed.
+        """
+        live, taken, earliest = self._core.grants(), list[Grant](), _NEVER
+        for grant in live:
+            due = grant.due
+            if due <= now + grant.ttl / _AHEAD and (due <= now or not grant.unconfirmed):
+                taken.append(grant)
+            elif due < earliest:
+                earliest = due
+        self._known_ttl = min(map(_ttl_of, live), default=_NEVER)
+        self._earliest = earliest  # of the others; what was taken is included again once it was looked at
+        return taken
+
+    def _take_suspected(self, hinted: Suspects, due: list[Grant]) -> list[Grant]:
+        """What may be lost, by a hint of the engine or a caller's. What is ``due`` is asked about in any case."""
+        live, taken = self._core.grants(), set(due)
+        if hinted != ALL_NAMES:
+            names = {*hinted, *self._suspects}
+            live = [grant for grant in live if grant.name in names]
+        suspected = [grant for grant in live if grant not in taken and self._is_suspect(grant, hinted)]
+        self._suspects.clear()
+        return suspected
 
     def _is_suspect(self, grant: Grant, hinted: Suspects) -> bool:
         """A hint at a name does not count if the engine does not report this grant's loss yet: then it reported the end
@@ -317,16 +339,15 @@ class Watchdog:
 
     def _still_valid(self, grants: Iterable[Grant]) -> list[Grant]:
         """Report the loss of those whose deadline has passed; return the rest."""
-        renewable = []
+        renewable, now = [], self._runtime.now()
         for grant in grants:
-            now = self._runtime.now()
             hold = grant.hold
-            if hold is not None and now >= hold.deadline:
-                self._core.expire(hold, now)
-            elif now >= grant.deadline:
-                self._core.lose_grant(grant, grant.why_expired())
-            else:
+            if now < grant.deadline and (hold is None or hold.ends is None or now < hold.ends):
                 renewable.append(grant)
+            elif hold is not None:
+                self._core.expire(hold, now)
+            else:
+                self._core.lose_grant(grant, grant.why_expired())
         return renewable
 
     def _to_be_renewed(self, grant: Grant) -> bool:
@@ -378,8 +399,8 @@ class Watchdog:
             await self._renew_batch(batches[ttl], ttl, limit)
 
     def _shortest_ttl(self) -> float:
-        with self._core.lock:
-            return min(map(_ttl_of, list(self._core.live)), default=_IDLE)
+        """No lease that is live has a shorter one."""
+        return min(self._known_ttl, self._new_ttl)
 
     async def _renew_batch(self, grants: list[Grant], ttl: float, limit: float) -> None:
         sent = self._runtime.now()
@@ -390,48 +411,38 @@ class Watchdog:
         except (RequestFailed, EngineError) as failure:
             answers = [failure] * len(grants)
         answers = list(answers)
-        self._report(RenewedBatch(grants, answers), sent, ttl)
-        for grant, answer in zip(grants, answers, strict=True):
-            self._settle(grant, answer, sent, ttl)
-
-    def _report(self, batch: RenewedBatch, sent: float, ttl: float) -> None:
-        """Log changes, not each failure: an outage is one line for all leases that it touches, and one for its end."""
-        if batch.newly_failing:
-            first, others = batch.newly_failing[0], len(batch.newly_failing) - 1
-            more = f" (and {others} more)" if others else ""
-            log_later(
-                _log,
-                logging.WARNING,
-                "%s%s could not be renewed yet: %s",
-                first.policy.title,
-                more,
-                batch.failure,
-            )
-        if batch.recovered:
-            first, others = batch.recovered[0], len(batch.recovered) - 1
-            more = f" (and {others} more)" if others else ""
-            log_later(_log, logging.INFO, "%s%s was renewed again", first.policy.title, more)
+        batch = renewing.RenewedBatch(grants, answers)
+        batch.log_changes()
         if self._core.reports is not None and ttl > _ONLY_ASK:
             self._core.reports.batch(batch, sent, self._runtime.now())
+        for start in range(0, len(grants), _PART):
+            self._settle(grants[start : start + _PART], answers[start : start + _PART], sent, ttl)
 
-    def _settle(self, grant: Grant, answer: Found | Exception, sent: float, ttl: float) -> None:
+    def _settle(self, grants: list[Grant], answers: list[Found | Exception], sent: float, ttl: float) -> None:
+        with self._core.lock:
+            now = self._runtime.now()
+            # A renewal confirmed after the deadline must not revive the hold: its loss may have been seen.
+            confirmed = [
+                grant
+                for grant, answer in zip(grants, answers, strict=True)
+                if answer is Found.OURS and grant.lost is None and now < grant.deadline
+            ]
+            renewing.confirm(confirmed, self._core.live, sent, ttl)
+        if len(confirmed) < len(grants):
+            done = set(confirmed)
+            for grant, answer in zip(grants, answers, strict=True):
+                if grant not in done:
+                    self._not_confirmed(grant, answer, ttl)
+
+    def _not_confirmed(self, grant: Grant, answer: Found | Exception, ttl: float) -> None:
         now = self._runtime.now()
-        if answer is Found.OURS:
-            with self._core.lock:
-                # A renewal confirmed after the deadline must not revive the hold: its loss may have been seen.
-                if grant.lost is None and now < grant.deadline:
-                    grant.confirm(sent, ttl)
-                    grant.watched = grant.early = True
-                    if self._core.tracks(grant):
-                        self.watch(grant, sent)
-                    return
-        elif isinstance(answer, Exception):
+        if isinstance(answer, Exception):
             grant.failing = True
             end = grant.deadline if grant.hold is None else grant.hold.deadline
             grant.due = lease_time.retry_at(now, ttl, end)
             if now < end:
                 return
-        else:
+        elif answer is not Found.OURS:
             self._core.lose_grant(grant, grant.why_lost(answer, now))
             return
         self._still_valid([grant])
@@ -480,15 +491,3 @@ class Watchdog:
         shortest = min(self._shortest_ttl(), *(withdrawal.attempt.claim.ttl for withdrawal in batch))
         timeout = lease_time.request_timeout(self._core.options.request_timeout, shortest)
         return min(timeout, max(self._earliest - self._runtime.now(), timeout * _LEAST_PART))
-
-
-def _log_forgotten(handle: HandleRef) -> None:
-    """A ResourceWarning is invisible by default, so there is a line in the log too."""
-    log_later(
-        _lease_log,
-        logging.WARNING,
-        "a lease on %s was dropped without release(); it is being released%s. It was %s",
-        handle.hold.policy.title,
-        " with the last of its leases" if handle.hold.handles else "",
-        call_site.describe(handle.acquired_at),
-    )

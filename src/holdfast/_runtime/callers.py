@@ -18,16 +18,14 @@ from typing import Any, Final
 
 def current_caller() -> Hashable:
     """The running caller. Never equal to a caller that has ended."""
-    modules, thread = sys.modules, _threads.running
-    try:  # asyncio is not imported here: it is slow to import, and without it no loop runs
-        loop = modules["asyncio"]._get_running_loop() if "asyncio" in modules else None
-    except (AttributeError, KeyError):
-        loop = None  # another thread is importing it at this moment: no loop runs yet
+    thread = _threads.running
+    # asyncio is not imported here: it is slow to import, and without it no loop runs.
+    loop = (_running_loop or _find_running_loop())() if "asyncio" in _modules else None
     if loop is not None:
-        task = modules["asyncio"].current_task(loop)
+        task = _modules["asyncio"].current_task(loop)
         # In a callback of the loop two callers cannot be distinguished: each call counts as a caller of its own.
         return object() if task is None else identity(task)
-    if thread.pool is not None or _ASGIREF in modules:
+    if thread.pool is not None or _ASGIREF in _modules:
         job = _running_job()
         if job is not None:
             return job
@@ -36,6 +34,19 @@ def current_caller() -> Hashable:
         marker = _Marker(thread)
         _marker.set(marker)
     return marker
+
+
+_running_loop: Callable[[], Any] | None = None  # asyncio's function, once it was found
+
+
+def _find_running_loop() -> Callable[[], Any]:
+    global _running_loop
+    _running_loop = getattr(_modules.get("asyncio"), "_get_running_loop", None)
+    return _running_loop or _no_loop
+
+
+def _no_loop() -> None:
+    """Another thread is importing asyncio at this moment: no loop runs yet."""
 
 
 def identity(thing: object) -> Hashable:
@@ -79,6 +90,7 @@ class _Marker:
 
 
 _ASGIREF: Final = "asgiref.current_thread_executor"
+_modules: Final = sys.modules
 _marker: Final[ContextVar[_Marker | None]] = ContextVar("holdfast-caller", default=None)
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import cast
 
 from holdfast._core import releasing, retry
+from holdfast._core.giving_back import give_back
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.registers import FusedRegisters, Stale
 from holdfast.errors import EngineRefused, LockError
@@ -77,7 +78,7 @@ class DeferredStore:
     async def _refuse(self, stale: Stale) -> None:
         """Nothing was released. A later holder was here, or else the engine's counter of tokens was reset."""
         core, hold = self._register.core, self._register.hold
-        reason = await releasing.give_back(core, hold)
+        reason = await give_back(core, hold)
         releasing.ended(core, hold, reason)
         loss = None if reason is None else hold.loss(reason)
         if self._may_be_stored:

@@ -104,6 +104,7 @@ class GuardedRegister:
     def defer(self, store: Deferred) -> None:
         """Leave ``store`` to the release of the hold."""
         self._deferred = store
+        self.hold.plain = False
         self.hold.deferred = store
 
     def undefer(self) -> None:
@@ -311,6 +312,7 @@ def registers_of(core: Core, hold: Hold) -> HeldRegisters:
     """The registers of ``hold``, which are settled when it ends."""
     found = hold.attachment
     if found is None:
+        hold.plain = False
         found = hold.attachment = HeldRegisters(core, hold)
     assert isinstance(found, HeldRegisters)
     return found

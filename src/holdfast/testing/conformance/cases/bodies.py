@@ -92,7 +92,7 @@ class AsyncBodyCases:
     @case
     async def test_body_that_swallows_the_cancellation_raises_lock_lost_at_its_end(self, async_world: World) -> None:
         with pytest.raises(holdfast.LockLost):
-            async with expiring(async_world):
+            async with expiring(async_world, lasting=_ENTERED):
                 try:
                     await asyncio.sleep(async_world.soon * 3)
                 except asyncio.CancelledError:
@@ -103,7 +103,7 @@ class AsyncBodyCases:
     @case
     async def test_body_that_replaces_the_cancellation_by_its_own_error_raises_that(self, async_world: World) -> None:
         with pytest.raises(Boom) as caught:
-            async with expiring(async_world):
+            async with expiring(async_world, lasting=_ENTERED):
                 try:
                     await asyncio.sleep(async_world.soon * 3)
                 except asyncio.CancelledError:
@@ -115,7 +115,7 @@ class AsyncBodyCases:
     async def test_a_body_that_never_awaits_is_not_cancelled_afterwards(self, async_world: World) -> None:
         """The loss is posted to the loop while the body is being left: it must not cancel anything."""
         with pytest.raises(holdfast.LockLost):
-            async with expiring(async_world) as lease:
+            async with expiring(async_world, lasting=_ENTERED) as lease:
                 spin_until_lost(lease)
         await asyncio.sleep(0.02)
         assert here().cancelling() == 0
@@ -124,7 +124,7 @@ class AsyncBodyCases:
     async def test_outer_timeout_takes_precedence_over_the_loss(self, async_world: World) -> None:
         async def work() -> None:
             async with asyncio.timeout(None) as limit:
-                async with expiring(async_world) as lease:
+                async with expiring(async_world, lasting=_ENTERED) as lease:
                     spin_until_lost(lease)
                     limit.reschedule(asyncio.get_running_loop().time())  # both are due at the next await
                     await asyncio.sleep(async_world.soon * 3)
@@ -146,7 +146,7 @@ class AsyncBodyCases:
     @case
     async def test_cancellation_by_the_user_takes_precedence_over_the_loss(self, async_world: World) -> None:
         async def work() -> None:
-            async with expiring(async_world) as lease:
+            async with expiring(async_world, lasting=_ENTERED) as lease:
                 spin_until_lost(lease)
                 here().cancel()
                 await asyncio.sleep(async_world.soon * 3)

@@ -1,0 +1,95 @@
+"""How what the engine has granted becomes a hold: the local slot passes to it, and the watchdog looks after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast._core import states
+from holdfast._core.direct_hold import DirectHold
+from holdfast._core.grant import Grant
+from holdfast._core.hold import Handle, Hold
+from holdfast.engines.base import Granted
+from holdfast.errors import NotHeld, UsageError
+
+if TYPE_CHECKING:
+    from holdfast._core.acquisition import Acquisition
+    from holdfast._core.core import Core
+    from holdfast._core.policy import Policy
+
+
+def install(core: Core, hold: Hold, grant: Grant, seeker: Acquisition, handle: Handle | None, watched: bool) -> None:
+    """Make a grant into the caller's hold, with ``handle`` as its first one; None: it is a parked hold, which has its
+    own already. The local slot passes from ``seeker`` to it. ``watched``: the watchdog knows the grant."""
+    policy = hold.policy
+    with core.lock:
+        if core.closed:
+            grant.attempt.unresolved = True  # granted, but too late to be held: have it withdrawn
+            raise _closed(policy)
+        if handle is None and hold.state is not states.PARKED:
+            core.let_go(grant)
+            raise NotHeld(f"{policy.title} was released while it waited", name=policy.name)
+        grant.hold = hold
+        if watched:
+            grant.policy = policy  # it was handed over
+        if handle is None:
+            hold.resume(grant, core.now())
+        else:
+            handle._hold = hold
+            hold.add(handle)
+        core.live[grant] = None
+        if hold.ends is not None:
+            core.watchdog.watch(grant, grant.since)
+        elif not watched:
+            core.watchdog.look_after(grant)
+        # Not before the watchdog knows of it: a signal handler may re-enter it, keep the lease, and raise.
+        if not core.queue.move_in(policy.key, seeker, hold) and policy.reentrant:
+            core.slotless[policy.place, hold.caller] = hold
+        if seeker.suspected:
+            _suspect(core, grant, seeker)
+    if grant.lost is not None:  # while it was on its way to us
+        core.lose_grant(grant, grant.lost)
+
+
+def install_directly(core: Core, hold: DirectHold, granted: int | Granted, seeker: Acquisition, handle: Handle) -> bool:
+    """The same for a hold that makes its grant itself, once it is needed. False: the answer came too late."""
+    policy, sent = hold.policy, hold.sent
+    hold.since = now = core.now()
+    if now >= hold._valid_until:
+        return False
+    if isinstance(granted, int):
+        hold.token = granted
+    else:
+        hold.token, hold.size = granted.token, granted.size
+    with core.lock:
+        if core.closed:
+            raise _closed(policy)
+        handle._hold = hold
+        hold.add(handle)
+        core.young[hold] = None
+        if policy.max_hold is None:
+            # From now on, not since it was sent: the watchdog looks by itself before that, and need not be woken.
+            core.watchdog.look_at(sent + policy.renew_after, policy.ttl, now)
+        else:
+            hold.end_at(hold.since + policy.max_hold)
+            core.watchdog.watch(hold.grant, sent)
+        # Now, as in install.
+        if not core.queue.move_in(policy.key, seeker, hold) and policy.reentrant:
+            core.slotless[policy.place, hold.caller] = hold
+        if not seeker.suspected:
+            return True
+        _suspect(core, hold.grant, seeker)
+    if hold.grant.lost is not None:
+        core.lose_grant(hold.grant, hold.grant.lost)
+    return True
+
+
+def _closed(policy: Policy) -> UsageError:
+    return UsageError("this client is closed", name=policy.name)
+
+
+def _suspect(core: Core, grant: Grant, seeker: Acquisition) -> None:
+    """``break_`` may have taken it before it was a hold."""
+    grant.stop_handovers()
+    core.watchdog.suspect(grant.name)
+    if seeker.broken_token is not None and grant.has_token(seeker.broken_token):
+        grant.lost = "broken"
