@@ -7,7 +7,7 @@ import inspect
 import secrets
 import socket
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -18,6 +18,7 @@ from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Claim, Found, Keeper, RequestFailed, Session
 from holdfast.engines.redis.attempt import RedlockAttempt
+from holdfast.engines.redis.connections import in_flight
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.waiting.watch import Way
@@ -184,3 +185,14 @@ def full(server: RedisServer) -> Iterator[None]:
             if other.recv(100).startswith(b"-ERR max number of clients"):
                 break
         yield
+
+
+def counting(sent: list[int]) -> Callable[..., Any]:
+    """As ``in_flight._send``; ``sent`` has the number of calls in each buffer."""
+    send = in_flight._send
+
+    def counted(wire: Any, calls: Sequence[Any], *rest: Any) -> Any:
+        sent.append(len(calls))
+        return send(wire, calls, *rest)
+
+    return counted

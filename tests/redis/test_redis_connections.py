@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hiredis import ReplyError
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.wire import Wire
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
@@ -179,6 +181,24 @@ async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: R
     for operation in (session.renew(attempt, 30.0, TIMEOUT), session.release(attempt, TIMEOUT)):
         server.client().script_flush()
         assert await operation is Found.OURS
+
+
+def test_script_that_the_server_keeps_forgetting_is_sent_twice_at_most(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+
+    def forgets(wire: Wire, packed: bytes, timeout: float, now: float) -> ReplyError:
+        sent.append(packed)
+        return ReplyError("NOSCRIPT No matching script")
+
+    async def body(session: RedisSession) -> None:
+        monkeypatch.setattr(Wire, "call", forgets)
+        with pytest.raises(EngineRefused, match="NOSCRIPT"):
+            await session.ping(TIMEOUT)
+
+    on_api("sync", redis_server.url, body)
+    assert [b"EVALSHA" in packed for packed in sent] == [True, False]
 
 
 @sync_and_async

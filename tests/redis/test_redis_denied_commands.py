@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import pytest
@@ -32,6 +32,15 @@ Act = Callable[[RedisSession, RedlockAttempt], Coroutine[Any, Any, object]]
 
 async def _acquire(session: RedisSession, attempt: RedlockAttempt) -> object:
     return await session.acquire(attempt, TIMEOUT)
+
+
+async def _acquire_directly(session: RedisSession, attempt: RedlockAttempt) -> object:
+    """As most acquires: by a script of its own, and by the other one if that has failed."""
+    claim = attempt.claim
+    reply = session.acquire_directly(claim.name, attempt.owner, claim.description, claim.ttl, TIMEOUT)
+    if isinstance(reply, Awaitable):
+        reply = session.acquired(await reply)
+    return reply if isinstance(reply, int) else await session.acquire(attempt, TIMEOUT)
 
 
 async def _acquire_again(session: RedisSession, attempt: RedlockAttempt) -> object:
@@ -109,6 +118,7 @@ _PERMITS: Final = permits(2, 5)
 #: The operation, its script, and whether the claim already holds the lock.
 _ACTS: Final[list[tuple[Act, Script, bool]]] = [
     (_acquire, scripts.ACQUIRE, False),
+    (_acquire_directly, scripts.ACQUIRE_FREE, False),
     (_acquire_again, scripts.ACQUIRE, True),
     (_acquire_fairly, scripts.ACQUIRE, False),
     (_wait, scripts.ENQUEUE, False),

@@ -175,12 +175,16 @@ def words_of(packed: bytes) -> list[bytes]:
 def test_direct_requests_contain_what_their_scripts_need(description: bytes) -> None:
     of, encoder = keys.keys_of("job"), grants.AcquireEncoder(60_000)
     acquire = encoder.encode_free(of.acquire_free, "owner:1", 2.5, description)
-    about = b"owner:1 " + description
-    digits = str(grants.digits_of_refresh(60_000)).encode()
     named = [key.encode() for key in of.acquire_free]
-    assert words_of(acquire)[2:] == [b"4", *named, b"owner:1", b"2500", about, b"60000", digits]
-    release = leases.encode_release_directly(of, "owner:1", "PUBLISH")
+    assert words_of(acquire)[2:] == [b"4", *named, b"owner:1", b"2500", description, b"60000"]
+    named = [key.encode() for key in of.release]
+    channel = of.channel.encode()
+    _, release = leases.encode_release_directly(of, "owner:1", "PUBLISH", awaited=True)
     assert release == leases.encode_release("job", "owner:1", "PUBLISH").packed
+    _, release = leases.encode_release_directly(of, "owner:1", "PUBLISH", awaited=False)
+    assert words_of(release)[2:] == [b"3", *named, b"owner:1", channel]
+    _, release = leases.encode_release_directly(of, "owner:1", "SPUBLISH", awaited=False)
+    assert words_of(release)[2:] == [b"3", *named, b"owner:1", channel, b"SPUBLISH"]
 
 
 @pytest.mark.parametrize("tokens, fair", [(1, False), (17, False), (1, True)])
@@ -197,11 +201,11 @@ def test_request_to_join_is_the_same_with_and_without_an_earlier_place(tokens: i
 
 def test_request_by_source_has_the_same_keys_and_arguments() -> None:
     of = keys.keys_of("job")
-    release = leases.encode_release_directly(of, "owner:1", "PUBLISH")
-    for call in (Packed(of.release, release), leases.encode_release("job", "owner:1", "PUBLISH")):
+    direct = Packed(*leases.encode_release_directly(of, "owner:1", "PUBLISH", awaited=False))
+    for call in (direct, leases.encode_release("job", "owner:1", "PUBLISH")):
         command, source, *rest = words_of(call.by_source())
         assert (command, source.decode()) == (b"EVAL", RELEASE.source)
-        assert rest == words_of(release)[2:]
+        assert rest == words_of(call.packed)[2:]
 
 
 def test_acquire_request_contains_the_fields_of_its_claim() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
-from holdfast.engines.base import Busy, Granted, RequestFailed
+from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Busy, Granted, RequestFailed, permits
+from holdfast.engines.redis.dialect import metadata, waiters
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.waiting.contender import RedisContender
@@ -180,6 +181,21 @@ async def test_withdrawal_removes_the_claim_from_the_queue(session: RedisSession
         contender.abandon()
         await keeper_of(session).withdraw([attempt], TIMEOUT)
         assert server.client().keys("holdfast_queue:*") == []
+
+
+@sync_and_async
+async def test_claim_that_was_withdrawn_does_not_join_the_queue(session: RedisSession, server: RedisServer) -> None:
+    """The withdrawal has its own connection, and overtakes the request of a task that was cancelled."""
+    for mode in (EXCLUSIVE, READ, WRITE, permits(1, 1)):
+        name = f"job-{mode.label}"
+        attempt = make_attempt(name, mode=mode)
+        waiter = attempt.waiter = waiters.new_waiter(mode)
+        about = metadata.waiter_about(attempt.owner, attempt.claim.description)
+        await keeper_of(session).withdraw([attempt], TIMEOUT)
+        late = waiters.encode_enqueue(name, waiter, front=1, about=about)
+        assert not waiters.decode_enqueue(await session._channel.run(late, TIMEOUT)).queued
+        assert isinstance(await session.acquire(make_attempt(name, mode=mode), TIMEOUT), Granted)
+    assert server.client().keys("holdfast_queue:*") == []
 
 
 @sync_and_async

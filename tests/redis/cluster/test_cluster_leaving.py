@@ -73,7 +73,7 @@ async def test_break_at_the_new_server_of_a_moved_slot_is_reported(api: Api, clu
         core = locks._opened
         assert core is not None
         with core.lock:  # as if it were due: from now on the watchdog tracks it
-            for grant in core.live:
+            for grant in core.grants():
                 grant.due = 0.0
             core.watchdog._earliest = 0.0
             core.watchdog._look_by(float("-inf"))

@@ -13,9 +13,10 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.engines.redis.dialect import grants
 from holdfast.engines.redis.dialect.keys import keys_of, prefixed
 from holdfast.engines.redis.dialect.replies import TryAgain
-from holdfast.engines.redis.scripts import ACQUIRE, RELEASE, Script
+from holdfast.engines.redis.scripts import ACQUIRE, ACQUIRE_OR_JOIN, RELEASE, Script
 from holdfast.testing.conformance.opening import Api
 from tests.redis.cluster.support import SLACK, errors, half_moved, keys, move, on, slot_of
 from tests.redis.support import TIMEOUT, make_attempt
@@ -87,7 +88,14 @@ def test_keys_that_moved_before_their_slot_are_found_by_ask(api: str, cluster: R
     on(cluster.url, api, body)
 
 
-@pytest.mark.parametrize("script, names", [(ACQUIRE, keys_of("job").acquire), (RELEASE, keys_of("job").release)])
+@pytest.mark.parametrize(
+    "script, names",
+    [
+        (ACQUIRE, keys_of("job").acquire),
+        (ACQUIRE_OR_JOIN, grants.joining_keys("job")),
+        (RELEASE, keys_of("job").release),
+    ],
+)
 def test_server_runs_no_script_unless_all_keys_are_present(
     script: Script, names: Sequence[str], cluster: RedisCluster
 ) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Found
+from holdfast.engines.redis.connections import in_flight
 from holdfast.testing.conformance.opening import Api
 from holdfast.testing.conformance.world import ends
 from tests.redis.redlock.support import LONG_TIMEOUT, REPAIR_TIME, on, owners
-from tests.redis.support import make_attempt
+from tests.redis.support import counting, make_attempt
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 from tests.support.leaks import descriptors, threads
@@ -41,6 +44,26 @@ def test_500_leases_are_renewed_in_batches_with_a_frozen_server(start_masters: C
         masters.servers[1].resume()
         for lease in leases:
             lease.release()
+
+
+def test_many_leases_are_renewed_in_one_round_trip_to_all_servers(
+    five_masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    with holdfast.connect(five_masters.url, ttl=60) as locks:
+        leases = [locks.lock(f"lease-{number}").acquire() for number in range(LEASES)]
+        core = locks._opened
+        assert core is not None
+        attempts = [grant.attempt for grant in core.grants()]
+        keeper = core.engine.keeper(BLOCKING)
+        run(keeper.renew(attempts[:1], 60.0, LONG_TIMEOUT))  # loads the script
+        monkeypatch.setattr(in_flight, "_send", counting(sent))
+        assert run(keeper.renew(attempts, 60.0, LONG_TIMEOUT)) == [Found.OURS] * LEASES
+        monkeypatch.undo()
+        run(keeper.close())
+        for lease in leases:
+            lease.release()
+    assert sent == [3] * 5
 
 
 async def test_operators_see_and_break_locks_with_a_minority_dead(

@@ -40,6 +40,7 @@ from holdfast.engines.registers import RegisterKey
 from holdfast.errors import EngineRefused
 
 _SCAN_COUNT: Final = 500
+_BUSY: Final = Busy()
 #: What the scripts of locks reply; others are awaitables.
 _REPLIES: Final = frozenset({bytes, int, list, ReplyError})
 #: The time of a request whose deadline is over (s).
@@ -117,7 +118,7 @@ class RedisSession:
             answer = await self._seats.join(attempt, timeout)
         except (WrongType, OtherKind) as error:
             raise await self._foreign(claim.name, error, timeout, claim.mode.kind) from error
-        return Busy() if isinstance(answer, grants.Joined) else answer
+        return _BUSY if isinstance(answer, grants.Joined) else answer
 
     @staticmethod
     def _loaded_with(claim: Claim) -> RegisterKey | None:
@@ -136,8 +137,10 @@ class RedisSession:
         return grants.decode_free(reply)
 
     def release_directly(self, name: str, owner: str, timeout: float) -> Any:
-        keys, channel = keys_of(name), self._channel
-        reply = channel.start(keys.release, leases.encode_release_directly(keys, owner, channel.publish), timeout)
+        channel = self._channel
+        awaited = name in self._seats.contended
+        keys, packed = leases.encode_release_directly(keys_of(name), owner, channel.publish, awaited=awaited)
+        reply = channel.start(keys, packed, timeout)
         return leases.decode_directly(reply) if reply.__class__ in _REPLIES else reply
 
     def released(self, reply: Any) -> Found | None:

@@ -66,15 +66,18 @@ class ClusterChannel(Generic[N]):
 
     def start(self, keys: Opening, packed: bytes, timeout: float) -> Any:
         table = self._table
-        place = table.owners[slot_of(keys[0])] if table.known and not table.stale else None
+        place = None if table.stale else table.owners[slot_of(keys[0])]
         if place is None:
             return None
+        node = self._nodes.get(place)
         try:
-            reply = self.node(place).start(keys, packed, timeout)
+            if node is None or self._closed:
+                node = self.node(place)
+            reply = node.start(keys, packed, timeout)
         except RequestFailed as failure:
             self.blame(place, failure)
             raise
-        return self._started(place, reply) if isinstance(reply, Awaitable) else reply
+        return self._started(place, reply) if hasattr(reply, "__await__") else reply
 
     async def _started(self, place: Place, reply: Awaitable[Any]) -> Any:
         try:

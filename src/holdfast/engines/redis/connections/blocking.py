@@ -15,7 +15,7 @@ from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections import in_flight
 from holdfast.engines.redis.connections.handshake import open_socket
 from holdfast.engines.redis.connections.settings import Server
-from holdfast.engines.redis.connections.wire import NOTHING, Wire
+from holdfast.engines.redis.connections.wire import LATE_REST, NOTHING, Wire
 from holdfast.engines.redis.dialect.packing import HELLO, Argument, pack
 from holdfast.engines.redis.dialect.replication import acknowledged, around
 from holdfast.engines.redis.dialect.replies import (
@@ -26,7 +26,7 @@ from holdfast.engines.redis.dialect.replies import (
     is_master,
     is_unknown_script,
 )
-from holdfast.engines.redis.dialect.requests import Call, Opening, Packed, Publish
+from holdfast.engines.redis.dialect.requests import Call, Opening, Publish, by_source
 from holdfast.engines.redis.waiting.blocking_watch import BlockingWatch
 from holdfast.engines.redis.waiting.watch import Way
 from holdfast.errors import EngineRefused
@@ -57,22 +57,34 @@ class BlockingChannel:
     # -- the port --------------------------------------------------------------------------------------------------
 
     async def run(self, call: Call, timeout: float) -> Any:
-        began = time.monotonic()
-        reply = self._call(call.packed, timeout, began)
-        if reply.__class__ is not ReplyError:
-            return reply
-        return self.checked(self._by_source(call, began + timeout) if is_unknown_script(reply) else reply)
+        reply = self.start(call, call.packed, timeout)
+        return self.checked(reply) if reply.__class__ is ReplyError else reply
 
-    def start(self, keys: Opening, packed: bytes, timeout: float) -> Any:
-        began = time.monotonic()
-        reply = self._call(packed, timeout, began)
-        if reply.__class__ is ReplyError and is_unknown_script(reply):
-            reply = self._by_source(Packed(keys, packed), began + timeout)
-        return reply
-
-    def _by_source(self, call: Call, deadline: float) -> Any:
+    def start(self, keys: Opening | Call | None, packed: bytes, timeout: float) -> Any:
+        """``keys``: what names the script, if the server may not know it."""
         now = time.monotonic()
-        return self._call(call.by_source(), max(deadline - now, 0.001), now)
+        idle, deadline = self._idle, now + timeout
+        try:
+            wire = idle.pop()
+        except IndexError:
+            wire = None
+        if wire is None or now - wire.rested > _REST or wire.address != self._settings.address:
+            wire = self.take(timeout, wire)
+            now = time.monotonic()
+            timeout = max(deadline - now, 0.001)  # connecting has taken its part
+        try:
+            reply = wire.call(packed, timeout, now)
+        except BaseException:  # Ctrl-C too: the reply may still come, and must not be taken for the next one's
+            self.discard(wire)
+            raise
+        wire.rested = now
+        if self.closed or len(idle) >= _IDLE_CAP:
+            wire.close()
+        else:
+            idle.append(wire)
+        if reply.__class__ is ReplyError and keys is not None and is_unknown_script(reply):
+            return self.start(None, by_source(keys.script, packed), max(deadline - time.monotonic(), 0.001))
+        return reply
 
     async def run_acknowledged(
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
@@ -87,7 +99,7 @@ class BlockingChannel:
         return acknowledged(replies, replicas)
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        return self.checked(self._call(pack(tuple(args)), timeout, time.monotonic()))
+        return self.checked(self.start(None, pack(tuple(args)), timeout))
 
     async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
@@ -159,30 +171,7 @@ class BlockingChannel:
             self.discard(wire)
             raise
 
-    # -- one request -----------------------------------------------------------------------------------------------
-
-    def _call(self, packed: bytes, timeout: float, now: float) -> Any:
-        idle = self._idle
-        try:
-            wire = idle.pop()
-        except IndexError:
-            wire = None
-        if wire is None or now - wire.rested > _REST or wire.address != self._settings.address:
-            wire = self.take(timeout, wire)
-            connected = time.monotonic()
-            timeout = max(now + timeout - connected, 0.001)  # connecting has taken its part
-            now = connected
-        try:
-            reply = wire.call(packed, timeout, now)
-        except BaseException:  # Ctrl-C too: the reply may still come, and must not be taken for the next one's
-            self.discard(wire)
-            raise
-        wire.rested = now
-        if self.closed or len(idle) >= _IDLE_CAP:
-            wire.close()
-        else:
-            idle.append(wire)
-        return reply
+    # -- requests and their replies --------------------------------------------------------------------------------
 
     def _exchange(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
         """Send ``requests`` in one buffer, with nothing between them; all their replies."""
@@ -219,7 +208,7 @@ class BlockingChannel:
                 reply = wire.late_reply(deadline)
             if reply.__class__ is ReplyError and is_unknown_script(reply):
                 now = time.monotonic()
-                reply = wire.call(call.by_source(), max(deadline - now, 0.001), now)
+                reply = wire.call(call.by_source(), max(deadline - now, LATE_REST), now)
         except RequestFailed as failure:
             self.discard(wire)
             return failure
@@ -251,15 +240,14 @@ class BlockingChannel:
 
     def take_idle(self, now: float) -> Wire | None:
         """A connection of the pool that can be used immediately; None: there is none. Never waits."""
-        while self._idle:
+        while True:
             try:
                 wire = self._idle.pop()
             except IndexError:
-                return None  # another thread was faster
+                return None
             if wire.address == self._settings.address and (now - wire.rested <= _REST or not wire.is_dead()):
                 return wire
             wire.close()
-        return None
 
     def warm(self, timeout: float) -> None:
         """Opens a connection if none is idle."""

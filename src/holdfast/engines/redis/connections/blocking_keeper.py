@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
@@ -46,27 +47,26 @@ class BlockingKeeperChannel(BlockingChannel):
         self.tracking = tracking.TrackingConnection(self)
 
     async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        answers: list[Answer] = []
-        for at, call in enumerate(calls):
-            deadline = time.monotonic() + timeout
-            answer = await self.end_tracked(self.begin_tracked([call], replicas, timeout), deadline)
-            answers += answer
-            if isinstance(answer[0], RequestFailed):
-                # The next call would fail the same way, after another timeout.
-                return answers + [answer[0]] * (len(calls) - at - 1)
-        return answers
+        return await self._run(calls, in_flight.MOST_SCRIPTS, replicas, timeout, math.inf)
 
     async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
-        deadline = time.monotonic() + timeout
+        return await self._run(calls, in_flight.MOST_CALLS, 0, timeout, time.monotonic() + timeout)
+
+    async def _run(
+        self, calls: Sequence[Call], most: int, replicas: int, timeout: float, deadline: float
+    ) -> Sequence[Answer]:
+        """At most ``most`` in one buffer. ``timeout`` bounds each round trip, ``deadline`` all of them together."""
         answers: list[Answer] = []
-        for start in range(0, len(calls), in_flight.MOST_CALLS):
-            left = deadline - time.monotonic()
+        for start in range(0, len(calls), most):
+            now = time.monotonic()
+            left = min(timeout, deadline - now)
             if left <= 0:
                 return answers + [out_of_time()] * (len(calls) - start)
-            batch = calls[start : start + in_flight.MOST_CALLS]
-            answer = await self.end_tracked(self.begin_tracked(batch, 0, left), deadline)
+            batch = calls[start : start + most]
+            answer = await self.end_tracked(self.begin_tracked(batch, replicas, left), now + left)
             answers += answer
             if all(isinstance(each, RequestFailed) for each in answer):
+                # The next ones would fail the same way, after another timeout.
                 return answers + [answer[-1]] * (len(calls) - len(answers))
         return answers
 

@@ -16,15 +16,20 @@ from holdfast.engines.redis.dialect.requests import Call
 
 #: Calls in one buffer. (A server takes turns between its clients every 16 KiB, some 40 calls.)
 MOST_CALLS: Final = 500
+#: Scripts for many leases each in one buffer: one after another, 50,000 leases at a round trip of 0.1 s would take
+#: longer to renew than a ttl of 30 s allows. Few enough to be answered within the timeout of one request.
+MOST_SCRIPTS: Final = 8
 _UNTRACKED: Final = pack(("CLIENT", "CACHING", "NO"))
 
 
 class InFlight(NamedTuple):
-    """Calls that were sent, whose answers are still to be read. ``tracked``: the connection tracks what it reads."""
+    """Calls that were sent, whose answers are still to be read. ``timeout``: what a round trip may take; ``tracked``:
+    the connection tracks what it reads."""
 
     wire: Wire
     calls: Sequence[Call]
     replicas: int
+    timeout: float
     tracked: bool
 
 
@@ -39,9 +44,9 @@ def receive(sent: InFlight, deadline: float) -> list[Any]:
     unknown = [at for at, answer in enumerate(answers) if is_unknown_script(answer)]
     if unknown:
         calls = [sent.calls[at] for at in unknown]
-        again = _send(
-            sent.wire, calls, _by_source(calls), sent.replicas, max(deadline - time.monotonic(), 0.001), sent.tracked
-        )
+        # The server has answered, and another one may have used up the time: this is a round trip of its own.
+        deadline = time.monotonic() + sent.timeout
+        again = _send(sent.wire, calls, _by_source(calls), sent.replicas, sent.timeout, sent.tracked)
         for at, answer in zip(unknown, _receive(again, deadline), strict=True):
             answers[at] = answer
     return answers
@@ -66,7 +71,7 @@ def _send(
     if replicas:
         parts.append(wait_for_replicas(replicas, timeout))
     wire.send(b"".join(parts), timeout, len(parts))
-    return InFlight(wire, calls, replicas, tracked)
+    return InFlight(wire, calls, replicas, timeout, tracked)
 
 
 def _around(call: Call, request: bytes) -> Sequence[bytes]:

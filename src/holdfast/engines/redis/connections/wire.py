@@ -27,8 +27,9 @@ _PUSH: Final = hiredis.PushNotification
 _RECORD: Final = 0.1
 #: How much of a timeout must be left for it not to be set anew.
 _MOST: Final = 0.8
-#: If the time for a reply is over, but a push or part of it has arrived: how long to wait for the rest (s).
-_REST: Final = 0.1
+#: If the time for a reply is over, but the server has answered (a push, part of the reply, that it does not know the
+#: script): how long to wait for the rest (s).
+LATE_REST: Final = 0.1
 #: The other side is gone, whether or not it left something to read.
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
 
@@ -127,24 +128,24 @@ class Wire:
         if left < _MOST * (self._timeout or 0.0):  # else the timeout that was set for sending is good enough
             self._timeout = max(left, 0.001)
             self._sock.settimeout(self._timeout)
-        return self.reply(max(deadline, now + _REST))
+        return self.reply(max(deadline, now + LATE_REST))
 
     def arrived_reply(self) -> Any:
         """The reply, if it has arrived; else ``NOTHING``. Never waits: one system call, where recv() with a timeout
         needs two."""
         if self._read_now is None:
             return NOTHING
+        reader = self._reader
         try:
-            self._reader.feed(self._read_now())
-            reply = self._reader.gets()
+            reader.feed(self._read_now())
+            reply = reader.gets()
         except (OSError, hiredis.ProtocolError):
             return NOTHING  # nothing has arrived yet; any other error comes again, or the end of the stream does
-        if reply is NOTHING:
-            return NOTHING
         if reply.__class__ is _PUSH:
             self.on_push(reply)
             return NOTHING
-        self.owed -= 1
+        if reply is not NOTHING:
+            self.owed -= 1
         return reply
 
     def call(self, packed: bytes, timeout: float, now: float) -> Any:

@@ -10,9 +10,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from holdfast.engines.base import Attempt, Busy, Granted
-from holdfast.engines.redis.dialect import registers, waiters
+from holdfast.engines.redis.dialect import registers
 from holdfast.engines.redis.dialect.keys import keys_of
-from holdfast.engines.redis.dialect.metadata import waiter_about
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
 from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import HEADS, Arguments, Call, Closing, Opening, Packed, head
@@ -24,8 +23,6 @@ _KEPT: Final = 256
 #: Digits of a token that is a time in microseconds, see acquire_free.lua.
 TOKEN_DIGITS: Final = 16
 _SMALLEST_TOKEN: Final = 10 ** (TOKEN_DIGITS - 1)
-#: How often the ttl of a counter in use is refreshed during its time.
-REFRESHES: Final = 30
 #: The reply of acquire_free.lua where acquire.lua is to be asked.
 _ASK_AGAIN: Final = -3
 #: The replies of acquire_or_join.lua where a claim need not do more than wait, and where it has not joined.
@@ -45,7 +42,7 @@ class AcquireEncoder:
         self._counter_ttl = counter_ttl
         self._closings: dict[tuple[float, int, bool, bytes], Closing] = {}
         self._ttls: dict[float, bytes] = {}
-        self._counter = b"\r\n" + Closing.of(counter_ttl, digits_of_refresh(counter_ttl)).packed
+        self._counter = b"\r\n" + Closing.of(counter_ttl).packed
         self._around_description: dict[tuple[float, int, bool], tuple[Closing, Closing]] = {}
 
     def encode(
@@ -81,33 +78,33 @@ class AcquireEncoder:
         rest = (waiter,) if entry is None else (waiter, entry)
         return Call(script, (*opening, keys.waiter(waiter)), (owner, *closing, *rest))
 
-    def encode_joining(self, attempt: Attempt, seat: str, before: Sequence[Argument]) -> tuple[Call, bytes]:
-        """Take the lock, or join the queue; and the entry that the queue has then. ``seat``: see ``waiters.seat_at``.
+    def encode_joining(self, attempt: Attempt, place: str, before: Sequence[Argument]) -> tuple[Call, bytes]:
+        """Take the lock, or join the queue; and the entry that the queue has then. ``place``: see ``waiters.seat_at``.
         ``before``: id and entry in the queue that it has to leave."""
         claim, owner = attempt.claim, attempt.owner
         non_barging = claim.fair or claim.non_barging
-        settings = (claim.ttl, claim.tokens, non_barging, claim.description)
-        closing = self._closings.get(settings) or self._close(claim.ttl, claim.tokens, claim.description, non_barging)
-        place = seat.encode()
-        entry = b"%b %d %d %b" % (place, claim.tokens, self._counter_ttl, waiter_about(owner, claim.description))
+        entry = f"{place} {claim.tokens} {self._counter_ttl} {owner} ".encode() + claim.description
+        keys = joining_keys(claim.name)
         if before:
-            args = (owner, *closing, seat, waiters.QUEUE_TTL_MS, *before)
-            return Call(ACQUIRE_OR_JOIN, keys_of(claim.name).acquire, args), entry
-        keys, word = _joining_keys(claim.name), owner.encode()
-        parts = (keys.packed, head(len(word)), word, b"\r\n", closing.packed, head(len(place)), place, _QUEUE_TTL)
+            args = (owner, milliseconds(claim.ttl), 1 if non_barging else 0, entry, *before)
+            return Call(ACQUIRE_OR_JOIN, keys, args), entry
+        word, ttl = owner.encode(), self._ttls.get(claim.ttl) or self._packed_ttl(claim.ttl)
+        barging = _NON_BARGING if non_barging else _BARGING
+        parts = (keys.packed, head(len(word)), word, ttl, barging, head(len(entry)), entry, b"\r\n")
         return Packed(keys, b"".join(parts)), entry
 
     def encode_free(self, keys: Opening, owner: str, ttl: float, description: bytes) -> bytes:
         """For a claim on one token that was not sent before: ``acquire_free.lua``. ``keys``: ``Keys.acquire_free``."""
-        before = self._ttls.get(ttl)
-        if before is None:
-            if len(self._ttls) >= _KEPT:
-                self._ttls.clear()
-            before = self._ttls[ttl] = b"\r\n" + Closing.of(milliseconds(ttl)).packed
         word = owner.encode()
-        length = len(word)
-        about = head(length + 1 + len(description))
-        parts = (keys.packed, HEADS[length], word, before, about, word, b" ", description, self._counter)
+        parts = (
+            keys.packed,
+            HEADS[len(word)],
+            word,
+            self._ttls.get(ttl) or self._packed_ttl(ttl),
+            head(len(description)),
+            description,
+            self._counter,
+        )
         return b"".join(parts)
 
     def encode_proposed(self, name: str, owner: str, ttl: float, description: bytes, proposal: int) -> Call | None:
@@ -118,6 +115,13 @@ class AcquireEncoder:
         keys = _proposed_keys(name)
         free = self.encode_free(keys, owner, ttl, description)
         return Packed(keys, b"%b%b%d\r\n" % (free, HEADS[TOKEN_DIGITS], proposal))
+
+    def _packed_ttl(self, ttl: float) -> bytes:
+        """Pack what follows the owner, if that is the ttl, and keep it."""
+        if len(self._ttls) >= _KEPT:
+            self._ttls.clear()
+        packed = self._ttls[ttl] = b"\r\n" + Closing.of(milliseconds(ttl)).packed
+        return packed
 
     def _close(self, ttl: float, tokens: int, description: bytes, non_barging: bool) -> Closing:
         """Pack the end of a request and keep it.
@@ -140,28 +144,23 @@ class AcquireEncoder:
         return closing
 
 
-#: The end of a request to join: how long the queue is kept.
-_QUEUE_TTL: Final = b"\r\n" + Closing.of(waiters.QUEUE_TTL_MS).packed
+#: Whether a claim may overtake live waiters.
+_BARGING: Final = Closing.of(0).packed
+_NON_BARGING: Final = Closing.of(1).packed
 
 
 @lru_cache(maxsize=4096)
-def _joining_keys(name: str) -> Opening:
-    return Opening.of(ACQUIRE_OR_JOIN, tuple(keys_of(name).acquire), arguments=9)
+def joining_keys(name: str) -> Opening:
+    """The keys of ``acquire_or_join.lua``."""
+    keys = keys_of(name)
+    return Opening.of(ACQUIRE_OR_JOIN, (name, keys.queue, keys.tombstones), arguments=4)
 
 
 @lru_cache(maxsize=4096)
 def _proposed_keys(name: str) -> Opening:
     """As ``Keys.acquire_free``, for one argument more."""
     keys = keys_of(name).acquire_free
-    return Opening.of(keys.script, tuple(keys), arguments=6)
-
-
-def digits_of_refresh(counter_ttl: int) -> int:
-    """In how many leading digits two tokens differ when the counter's ttl is to be refreshed: at least once in each
-    thirtieth of it. 0: it has none."""
-    if not counter_ttl:
-        return 0
-    return TOKEN_DIGITS - len(str(counter_ttl * 1000 // REFRESHES)) + 1
+    return Opening.of(keys.script, tuple(keys), arguments=5)
 
 
 def decode_acquire(reply: Any) -> Granted | Busy:
@@ -188,11 +187,14 @@ class Joined(NamedTuple):
     watch: bool
 
 
+_JOINED: Final = Joined(watch=False)
+
+
 def decode_joining(reply: Any) -> Granted | Joined | Busy:
     """Busy: it was withdrawn, and has not joined."""
     if reply.__class__ is not int:
         return decode_acquire(reply)
-    return Busy() if reply == _WITHDRAWN else Joined(reply != _WAIT)
+    return _JOINED if reply == _WAIT else Busy() if reply == _WITHDRAWN else Joined(watch=True)
 
 
 def left_to_acquire(replies: Sequence[Answer]) -> list[int]:

@@ -41,6 +41,8 @@ _RESERVED: Final = (
     "redisson_sc:",
     "redisson_unlock_latch:",
 )
+#: What comes before the owner in a request, and what follows it.
+Direct = tuple[Opening, bytes]
 #: Redis' glob: these characters mean something in a pattern.
 _GLOB: Final = str.maketrans({character: f"\\{character}" for character in "*?[]\\"})
 
@@ -59,7 +61,7 @@ class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
     __slots__ = (
-        "_release_closings", "_release_ends", "acquire", "acquire_free", "channel", "metadata", "name", "queue",
+        "_release_closings", "_releases", "acquire", "acquire_free", "channel", "metadata", "name", "queue",
         "release", "token", "tombstones",
     )  # fmt: skip
     acquire: Opening  #: made when it is needed
@@ -72,10 +74,10 @@ class Keys:
         self.tombstones = prefixed(_LOCK, name)  #: + ":gone:" + owner: a claim that must not come back
         self.channel = prefixed(_CHANNEL, name)  #: where a release is published
         free = (name, self.token, self.metadata, self.tombstones)
-        self.acquire_free = Opening.of(ACQUIRE_FREE, free, arguments=5)
+        self.acquire_free = Opening.of(ACQUIRE_FREE, free, arguments=4)
         self.release = Opening.of(RELEASE, (name, self.metadata, self.tombstones), arguments=4)
         self._release_closings: dict[str, Closing] = {}
-        self._release_ends: dict[str, bytes] = {}
+        self._releases: dict[str, tuple[Direct, Direct]] = {}
 
     # What a free lock does not need is made when it is needed: thousands of names are remembered.
 
@@ -118,12 +120,15 @@ class Keys:
             closing = self._release_closings[publish] = Closing.of(self.channel, publish, 0)
         return closing
 
-    def release_end(self, publish: Publish) -> bytes:
-        """The same as bytes, from the end of the owner on."""
-        end = self._release_ends.get(publish)
-        if end is None:
-            end = self._release_ends[publish] = b"\r\n" + self.release_closing(publish).packed
-        return end
+    def releases(self, publish: Publish) -> tuple[Direct, Direct]:
+        """A release without a tombstone that expects no waiter, and one that does: packed once."""
+        found = self._releases.get(publish)
+        if found is None:
+            rest = Closing.of(self.channel) if publish == "PUBLISH" else Closing.of(self.channel, publish)
+            opening = Opening.of(RELEASE, tuple(self.release), arguments=1 + len(rest))
+            awaited = (self.release, b"\r\n" + self.release_closing(publish).packed)
+            found = self._releases[publish] = ((opening, b"\r\n" + rest.packed), awaited)
+        return found
 
     def waiter(self, waiter: str) -> str:
         """The key that is there as long as ``waiter`` is. Scripts build it the same way, from the queue's key."""

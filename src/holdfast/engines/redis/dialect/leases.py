@@ -9,7 +9,7 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.dialect.keys import Keys, keys_of, renewed
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
 from holdfast.engines.redis.dialect.replies import Answer, WrongType
-from holdfast.engines.redis.dialect.requests import HEADS, Arguments, Call, Closing, Plain, Publish
+from holdfast.engines.redis.dialect.requests import HEADS, Arguments, Call, Closing, Opening, Plain, Publish
 from holdfast.engines.redis.scripts import RELEASE, RENEW
 from holdfast.errors import EngineRefused
 
@@ -74,10 +74,12 @@ def encode_release(
     return Call(RELEASE, (*keys.release, keys.queue, keys.waiter(waiter)), (owner, *closing, *rest))
 
 
-def encode_release_directly(keys: Keys, owner: str, publish: Publish) -> bytes:
-    """The same, without a tombstone and a waiter: what nearly every release is."""
+def encode_release_directly(keys: Keys, owner: str, publish: Publish, *, awaited: bool) -> tuple[Opening, bytes]:
+    """The same, without a tombstone or a waiter: what nearly every release is. ``awaited``: others are expected to wait
+    for the lock; else a command is saved if none does."""
+    opening, rest = keys.releases(publish)[awaited]
     word = owner.encode()
-    return b"".join((keys.release.packed, HEADS[len(word)], word, keys.release_end(publish)))
+    return opening, b"".join((opening.packed, HEADS[len(word)], word, rest))
 
 
 def decode_release(reply: Any) -> Found:

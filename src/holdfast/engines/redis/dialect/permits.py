@@ -41,8 +41,8 @@ class PermitKeys:
         keys, shared = keys_of(name), shared_keys_of(name)
         own = (name, keys.timeouts, shared.holders)
         self.channel = shared.permits_channel
-        self.acquire = Opening.of(PERMITS_ACQUIRE, (*own, keys.queue, keys.tombstones), arguments=8)
-        self.release = Opening.of(PERMITS_RELEASE, (*own, keys.tombstones), arguments=5)
+        self.acquire = Opening.of(PERMITS_ACQUIRE, (*own, keys.queue, keys.tombstones), arguments=7)
+        self.release = Opening.of(PERMITS_RELEASE, (*own, keys.tombstones), arguments=4)
 
 
 @lru_cache(maxsize=4096)
@@ -54,9 +54,7 @@ def permit_keys_of(name: str) -> PermitKeys:
 def encode_acquire(claim: Claim, owner: str, waiter: str | None, counter_ttl: int, publish: Publish) -> Call:
     """``waiter``: the claim's entry in the queue, which a grant removes."""
     keys, mode = permit_keys_of(claim.name), claim.mode
-    closing = _acquire_closing(
-        claim.ttl, mode.permits, mode.size, claim.description, counter_ttl, keys.channel, publish
-    )
+    closing = _acquire_closing(claim.ttl, mode.permits, mode.size, claim.description, counter_ttl, publish)
     if waiter is None:
         return Call(PERMITS_ACQUIRE, keys.acquire, Arguments(owner, closing))
     return Call(PERMITS_ACQUIRE, (*keys.acquire, keys_of(claim.name).waiter(waiter)), (owner, *closing, waiter))
@@ -66,24 +64,24 @@ def encode_acquire_directly(
     keys: PermitKeys, mode: Mode, owner: str, ttl: float, description: bytes, counter_ttl: int, publish: Publish
 ) -> bytes:
     """The same, for a claim that is in no queue."""
-    closing = _acquire_closing(ttl, mode.permits, mode.size, description, counter_ttl, keys.channel, publish)
+    closing = _acquire_closing(ttl, mode.permits, mode.size, description, counter_ttl, publish)
     return packed_around(keys.acquire, owner, closing)
 
 
 @lru_cache(maxsize=_KEPT)
 def _acquire_closing(
-    ttl: float, count: int, size: int, description: bytes, counter_ttl: int, channel: str, publish: Publish
+    ttl: float, count: int, size: int, description: bytes, counter_ttl: int, publish: Publish
 ) -> Closing:
     """Each task of an event loop has a description of its own: the parts around it are kept too."""
-    before, after = _around_description(ttl, count, size, counter_ttl, channel, publish)
+    before, after = _around_description(ttl, count, size, counter_ttl, publish)
     return Closing.around(before, description, after)
 
 
 @lru_cache(maxsize=_KEPT)
 def _around_description(
-    ttl: float, count: int, size: int, counter_ttl: int, channel: str, publish: Publish
+    ttl: float, count: int, size: int, counter_ttl: int, publish: Publish
 ) -> tuple[Closing, Closing]:
-    return Closing.of(milliseconds(ttl + _LONGER), count, size), Closing.of(counter_ttl, channel, publish)
+    return Closing.of(milliseconds(ttl + _LONGER), count, size), Closing.of(counter_ttl, publish)
 
 
 def decode_acquire(claim: Claim, reply: Any) -> Granted | Busy:
@@ -102,21 +100,24 @@ def decode_directly(reply: Any) -> Granted | Busy | None:
 def encode_release(claim: Claim, owner: str, publish: Publish, tombstone: float | None, waiter: str | None) -> Call:
     """As ``leases.encode_release``. The reply is that of ``release.lua``."""
     keys = permit_keys_of(claim.name)
-    closing = _release_closing(keys.channel, publish, tombstone, claim.mode.permits)
-    if waiter is None:
+    closing = _release_closing(keys.channel, publish, claim.mode.permits)
+    if tombstone is None and waiter is None:
         return Call(PERMITS_RELEASE, keys.release, Arguments(owner, closing))
+    args = (owner, *closing, 0 if tombstone is None else milliseconds(tombstone))
+    if waiter is None:
+        return Call(PERMITS_RELEASE, tuple(keys.release), args)
     queue = keys_of(claim.name)
-    return Call(PERMITS_RELEASE, (*keys.release, queue.queue, queue.waiter(waiter)), (owner, *closing, waiter))
+    return Call(PERMITS_RELEASE, (*keys.release, queue.queue, queue.waiter(waiter)), (*args, waiter))
 
 
 def encode_release_directly(keys: PermitKeys, permits: int, owner: str, publish: Publish) -> bytes:
     """The same, without a tombstone and a waiter."""
-    return packed_around(keys.release, owner, _release_closing(keys.channel, publish, None, permits))
+    return packed_around(keys.release, owner, _release_closing(keys.channel, publish, permits))
 
 
 @lru_cache(maxsize=_KEPT)
-def _release_closing(channel: str, publish: Publish, tombstone: float | None, count: int) -> Closing:
-    return Closing.of(channel, publish, 0 if tombstone is None else milliseconds(tombstone), count)
+def _release_closing(channel: str, publish: Publish, count: int) -> Closing:
+    return Closing.of(channel, count, publish)
 
 
 def encode_renew(leases: Sequence[tuple[Claim, str]], ttl: float, counter_ttl: int, *, always_write: bool) -> Call:

@@ -17,7 +17,7 @@ from holdfast.engines.redis.dialect import leases
 from holdfast.engines.redis.dialect.keys import keys_of as keys_of_lock
 from holdfast.engines.redis.dialect.keys import prefixed
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
-from holdfast.engines.redis.dialect.requests import Call, Opening, Publish
+from holdfast.engines.redis.dialect.requests import Call, Closing, Opening, Publish
 from holdfast.engines.redis.scripts import (
     ACQUIRE_LOAD,
     LATCH_PEEK,
@@ -195,7 +195,13 @@ def encode_store_release(
         0 if tombstone is None else milliseconds(tombstone),
         *_store_arguments(key, guard, version, token_ttl, publish, value, queue, None, wake, False),
     )
-    return Call(STORE_RELEASE, (*lock.release, *_store_keys(key)), args)
+    opening = _store_release_keys(key, len(args))
+    return Call(STORE_RELEASE, opening, args, packed=opening.packed + Closing.of(*args).packed)
+
+
+@lru_cache(maxsize=1024)
+def _store_release_keys(key: RegisterKey, arguments: int) -> Opening:
+    return Opening.of(STORE_RELEASE, (*keys_of_lock(key.name).release, *_store_keys(key)), arguments)
 
 
 def decode_store_release(reply: Any) -> Found | Stale | None:

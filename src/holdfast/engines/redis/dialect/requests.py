@@ -122,8 +122,13 @@ class Call:
 
     def by_source(self) -> bytes:
         """The call after NOSCRIPT: runs the script *and* has the server remember it, with no further permission."""
-        words, _, rest = self.packed.partition(_by_digest(self.script.sha))
-        return b"%b%b%b" % (words, _without_head(pack(("EVAL", self.script.source))), rest)
+        return by_source(self.script, self.packed)
+
+
+def by_source(script: Script, packed: bytes) -> bytes:
+    """The request ``packed`` with the text of ``script`` in the place of its digest."""
+    words, _, rest = packed.partition(_by_digest(script.sha))
+    return b"%b%b%b" % (words, _without_head(pack(("EVAL", script.source))), rest)
 
 
 class Packed(Call):

@@ -27,8 +27,8 @@ class RwKeys:
     def __init__(self, name: str) -> None:
         keys, shared = keys_of(name), shared_keys_of(name)
         taken = (name, keys.token, shared.holders, keys.queue, keys.tombstones)
-        self.acquire = Opening.of(RW_ACQUIRE, taken, arguments=6, more=1)
-        self.release = Opening.of(RW_RELEASE, (name, shared.holders, keys.tombstones), arguments=6, more=1)
+        self.acquire = Opening.of(RW_ACQUIRE, taken, arguments=5, more=1)
+        self.release = Opening.of(RW_RELEASE, (name, shared.holders, keys.tombstones), arguments=4, more=1)
         before, _, after = shared.timeout_of("\0").encode().partition(b"\0")
         self._before_owner, self._after_owner, self._length = before, after + b"\r\n", len(before) + len(after)
 
@@ -55,7 +55,7 @@ def encode_acquire_directly(
 
 @lru_cache(maxsize=_KEPT)
 def _acquire_rest(label: str, ttl: float, description: bytes, counter_ttl: int) -> bytes:
-    return b"\r\n" + Closing.of(milliseconds(ttl), label, description, counter_ttl, "").packed
+    return b"\r\n" + Closing.of(milliseconds(ttl), label, description, counter_ttl).packed
 
 
 def encode_release_directly(keys: RwKeys, name: str, label: str, owner: str, publish: Publish) -> bytes:
@@ -65,22 +65,22 @@ def encode_release_directly(keys: RwKeys, name: str, label: str, owner: str, pub
 
 @lru_cache(maxsize=4096)
 def _release_rest(name: str, label: str, publish: Publish) -> bytes:
-    shared = shared_keys_of(name)
-    return b"\r\n" + Closing.of(shared.rwlock_channel, publish, 0, label, shared.readers).packed
+    return b"\r\n" + Closing.of(shared_keys_of(name).rwlock_channel, label, publish).packed
 
 
 def encode_acquire(claim: Claim, owner: str, waiter: str | None, counter_ttl: int, under: str | None) -> Call:
     """``waiter``: the claim's entry in the queue, which a grant removes. ``under``: the owner that holds the lock for
     writing, if the claim is to read inside of that. The reply is that of ``acquire.lua``."""
     named = (*rw_keys_of(claim.name).acquire, shared_keys_of(claim.name).timeout_of(owner))
-    args = (
+    args: tuple[Argument, ...] = (
         owner,
         milliseconds(claim.ttl),
         claim.mode.label,
         claim.description,
         counter_ttl,
-        "" if under is None else under + _WRITE,
     )
+    if under is not None or waiter is not None:
+        args += ("" if under is None else under + _WRITE,)
     if waiter is None:
         return Call(RW_ACQUIRE, named, args)
     return Call(RW_ACQUIRE, (*named, keys_of(claim.name).waiter(waiter)), (*args, waiter))
@@ -90,14 +90,9 @@ def encode_release(claim: Claim, owner: str, publish: Publish, tombstone: float 
     """As ``leases.encode_release``. The reply is that of ``release.lua``."""
     keys, shared = keys_of(claim.name), shared_keys_of(claim.name)
     named = (*rw_keys_of(claim.name).release, shared.timeout_of(owner))
-    args = (
-        owner,
-        shared.rwlock_channel,
-        publish,
-        0 if tombstone is None else milliseconds(tombstone),
-        claim.mode.label,
-        shared.readers,
-    )
+    args: tuple[Argument, ...] = (owner, shared.rwlock_channel, claim.mode.label, publish)
+    if tombstone is not None or waiter is not None:
+        args += (0 if tombstone is None else milliseconds(tombstone),)
     if waiter is None:
         return Call(RW_RELEASE, named, args)
     return Call(RW_RELEASE, (*named, keys.queue, keys.waiter(waiter)), (*args, waiter))

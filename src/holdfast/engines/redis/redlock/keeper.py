@@ -10,6 +10,7 @@ from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects, Wit
 from holdfast.engines.redis.attempt import RedlockAttempt, withdrawal
 from holdfast.engines.redis.connections.channel import KeeperChannel, close_all
 from holdfast.engines.redis.connections.group import KeeperGroup
+from holdfast.engines.redis.connections.in_flight import MOST_SCRIPTS
 from holdfast.engines.redis.dialect.keys import is_side_key
 from holdfast.engines.redis.dialect.leases import MOST_RENEWED
 from holdfast.engines.redis.dialect.packing import counter_ttl
@@ -36,20 +37,24 @@ class RedlockKeeper(Generic[K]):
     async def renew(
         self, attempts: Sequence[RedlockAttempt], ttl: float, timeout: float
     ) -> Sequence[Found | RequestFailed]:
+        batches = [attempts[start : start + MOST_RENEWED] for start in range(0, len(attempts), MOST_RENEWED)]
         answers: list[Found | RequestFailed] = []
-        for start in range(0, len(attempts), MOST_RENEWED):
-            answers += await self._renew(attempts[start : start + MOST_RENEWED], ttl, timeout / 2)
+        for start in range(0, len(batches), MOST_SCRIPTS):
+            answers += await self._renew(batches[start : start + MOST_SCRIPTS], ttl, timeout / 2)
         return answers
 
     async def _renew(
-        self, attempts: Sequence[RedlockAttempt], ttl: float, timeout: float
+        self, batches: Sequence[Sequence[RedlockAttempt]], ttl: float, timeout: float
     ) -> Sequence[Found | RequestFailed]:
-        replies = await self._servers.ask_tracked(self._leases.renewal(attempts, ttl), timeout)
-        answers, absent = self._leases.renewed(attempts, ttl, replies)
-        if absent:
-            joins = {server: call for server, those in absent.items() if (call := self._leases.joining(those, ttl))}
-            await self._servers.ask_each(joins, timeout)
-            await self._leases.undo_late_joins(absent, timeout)
+        calls = [self._leases.renewal(batch, ttl) for batch in batches]
+        answers: list[Found | RequestFailed] = []
+        for batch, replies in zip(batches, await self._servers.ask_tracked(calls, timeout), strict=True):
+            found, absent = self._leases.renewed(batch, ttl, replies)
+            answers += found
+            if absent:
+                joins = {server: call for server, those in absent.items() if (call := self._leases.joining(those, ttl))}
+                await self._servers.ask_each(joins, timeout)
+                await self._leases.undo_late_joins(absent, timeout)
         return answers
 
     async def withdraw(self, attempts: Sequence[RedlockAttempt], timeout: float) -> Sequence[Withdrawn]:

@@ -24,10 +24,11 @@ class KeeperServers(Servers[K]):
         super().__init__(group, channels, labels, runtime)
         self.group: KeeperGroup[K] = group
 
-    async def ask_tracked(self, call: Call, timeout: float) -> list[Answer]:
-        """As ``ask``, on the tracking connections: see ``KeeperChannel.run_tracked``."""
+    async def ask_tracked(self, calls: Sequence[Call], timeout: float) -> list[list[Answer]]:
+        """As ``ask``, for several calls together, on the tracking connections: see ``KeeperChannel.run_tracked``."""
         chosen = self.worth_asking()
-        return self._spread(chosen, await self.ask_each(dict.fromkeys(chosen, call), timeout))
+        given = await self._ask_lists(dict.fromkeys(chosen, calls), timeout)
+        return [self._spread(chosen, [answers[at] for answers in given]) for at in range(len(calls))]
 
     async def ask_each(self, calls: Mapping[int, Call], timeout: float) -> list[Answer]:
         """Some servers, each with a call of its own, on the tracking connections; the answers in the order given."""

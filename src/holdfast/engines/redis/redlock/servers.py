@@ -35,6 +35,8 @@ class Servers(Generic[C]):
         self.group = group
         self.channels = channels
         self._all = range(len(channels))
+        self._backwards = self._all[::-1]
+        self._channels_backwards = channels[::-1]
         self.health = Health(len(channels))
         self.quorum = majority(len(channels))
         self._labels = labels  # name the servers in errors
@@ -59,7 +61,7 @@ class Servers(Generic[C]):
         """
         chosen = self._all if everywhere or not self.health.ailing else self.worth_asking()
         if len(chosen) == len(self._all) and not done:
-            return (await self.ask_some(chosen[::-1], call, timeout))[::-1]
+            return (await self.ask_some(self._backwards, call, timeout))[::-1]
         answers = await self._ask([server for server in chosen[::-1] if server not in done], call, timeout)
         for server in done:
             answers[server] = FREE
@@ -72,7 +74,12 @@ class Servers(Generic[C]):
 
     async def ask_some(self, servers: Sequence[int], call: Call, timeout: float) -> list[Answer]:
         """The answers of ``servers`` alone, in the order given."""
-        channels = self.channels if servers is self._all else [self.channels[server] for server in servers]
+        if servers is self._all:
+            channels = self.channels
+        elif servers is self._backwards:
+            channels = self._channels_backwards
+        else:
+            channels = [self.channels[server] for server in servers]
         sent = self._runtime.now()
         answers = await self.group.ask(channels, call, timeout)
         if self.health.ailing or not _REPLIES.issuperset(map(type, answers)):

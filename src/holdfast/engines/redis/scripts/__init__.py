@@ -5,7 +5,9 @@ of read-write locks begin with ``rw_``, those of semaphores with ``permits_``. F
 in their first line.
 
 A line ``-- include publish yield`` stands for the text of these files. A script makes its functions anew whenever it
-runs, and a function costs a fifth of a command: so they are included inside of the case that uses them. Three scripts,
+runs, and a function costs a tenth of a command: so they are included inside of the case that uses them. An argument
+costs a quarter of a command, and so does a key; each byte of a text that Lua makes or is given is hashed; a number that
+is passed to a command, in place of a text, costs half of one. Three scripts,
 ``acquire_load``, ``acquire_or_join`` and ``store_release``, include whole scripts as functions.
 """
 

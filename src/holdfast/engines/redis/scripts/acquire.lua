@@ -19,8 +19,8 @@ local tombstone, yields = KEYS[5] .. ':gone:' .. owner, KEYS[5] .. ':yield'
 local function leave_queue()
     if KEYS[6] then
         call('DEL', KEYS[6])
-        call('LREM', KEYS[4], 0, ARGV[8])
-        if ARGV[9] then call('LREM', KEYS[4], 0, ARGV[9]) end
+        call('LREM', KEYS[4], '0', ARGV[8])
+        if ARGV[9] then call('LREM', KEYS[4], '0', ARGV[9]) end
     end
 end
 

@@ -5,11 +5,13 @@
 --          5 how many at the head watch the lock itself  6 owner and description of its claim, for inspect
 --          7 '1': a reader, which conflicts with no other reader (their ids begin with r)
 --          [8 its first entry in the queue, see turn.lua: it has joined already]
--- Returns  -1: no longer queued (the waiter's key expired): join again under a new id. 0: watch the lock.
+-- Returns  -1: no longer queued (the waiter's key expired): join again under a new id; or its claim was withdrawn, and
+--          has not joined. 0: watch the lock.
 --          Text: watch this waiter, the live predecessor (or one just dropped: its key is gone, so ask again).
 --
 -- Idempotent: a repeated join finds the waiter's key. A waiter is alive while its key is; dead predecessors are dropped,
--- some at a time. An id never joins twice: a waiter must not end up watching one that re-queued behind it.
+-- some at a time. An id never joins twice: a waiter must not end up watching one that re-queued behind it. Nor does a
+-- claim that was withdrawn, over another connection, before its request to join came: others would wait behind it.
 -- The key is refreshed rarely: each refresh is a write, and wakes the waiter that watches it.
 
 -- include turn
@@ -24,6 +26,9 @@ local function append()
 end
 
 local function join()
+    -- Not one of KEYS: while its slot is moved, a key more that is not there would have the server refuse the script.
+    local tombstone = 'holdfast_lock' .. string.sub(queue, 15) .. ':gone:' .. string.match(ARGV[6], '^%S+')
+    if redis.call('EXISTS', tombstone) == 1 then return end
     local time = redis.call('TIME')
     local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
     if redis.call('SET', KEYS[2], since .. ' ' .. ARGV[6], 'PX', ARGV[2], 'NX') then return append() - 1 end

@@ -3,6 +3,8 @@
 -- next_token(key, tokens, keep): as raise_counter of raise_counter.lua, without a proposal, in fewer commands where the
 -- counter is in order, as in acquire_free.lua; and for how many microseconds the last grant has lasted, which is the time
 -- that its token is.
+-- The ttl of the counter is refreshed by a token that has other leading digits than the one before. How many depends on
+-- the length of the ttl: they change after a hundredth of it at most, and after a thousandth at least.
 local function next_token(key, tokens, keep)
     local call = redis.call
     if tokens ~= '1' then
@@ -12,7 +14,8 @@ local function next_token(key, tokens, keep)
         return token, time, token and token - last
     end
     local time = call('TIME')
-    local seconds, micros = time[1], string.sub('00000' .. time[2], -6)
+    local seconds, micros = time[1], time[2]
+    if #micros < 6 then micros = string.sub('00000' .. micros, -6) end
     local token, last = seconds .. micros
     if keep == '0' then last = call('SET', key, token, 'GET') else last = call('SET', key, token, 'KEEPTTL', 'GET') end
     if not last then
@@ -23,9 +26,7 @@ local function next_token(key, tokens, keep)
         if keep == '0' then call('SET', key, last) else call('SET', key, last, 'KEEPTTL') end
         token, time = raise_counter(key, tokens, keep, '0')
         return token, time, 0
-    end
-    local part = keep * 1000 / 30
-    if keep ~= '0' and math.floor(last / part) ~= math.floor(token / part) then
+    elseif keep ~= '0' and last < string.sub(token, 1, 16 - #keep) then
         local left = call('PTTL', key)
         if left >= 0 and left < tonumber(keep) then call('PEXPIRE', key, keep) end
     end

@@ -3,8 +3,8 @@
 -- KEYS     1 free permits (string)  2 permits that are out (sorted set)  3 facts about the holders (hash)  4 queue
 --          5 what tombstones begin with  [6 key of this claim's waiter]
 -- ARGV     1 owner  2 how long they are out, ms  3 how many permits  4 size, if there is no such semaphore (0: any
---          number)  5 description of the holder (JSON)  6 ttl of the semaphore, ms (0: none)  7 channel
---          8 how to publish  [9 waiter]
+--          number)  5 description of the holder (JSON)  6 ttl of the semaphore, ms (0: none)  7 how to publish
+--          [8 waiter]
 -- Returns  token and size: granted. nil and size: the semaphore never has so many; the waiter was removed. Number: busy.
 --
 -- Granted if enough are free and no live waiter is before this claim: so that a large claim is served, too. The number
@@ -19,20 +19,22 @@ local wanted = tonumber(ARGV[3])
 local leave_queue, wake_next
 if KEYS[6] then
     -- include publish
+    local channel = 'redisson_sc' .. string.sub(KEYS[5], 14)
     leave_queue = function()
         call('DEL', KEYS[6])
-        call('LREM', KEYS[4], 1, ARGV[9])
+        call('LREM', KEYS[4], '1', ARGV[8])
     end
     -- The next waiter may be served, too. One that tracks keys is woken by the end of this one's.
     wake_next = function(free)
-        if free > 0 and call('LLEN', KEYS[4]) > 0 then publish(ARGV[7], ARGV[8], string.format('%.0f', free)) end
+        if free > 0 and call('LLEN', KEYS[4]) > 0 then publish(channel, ARGV[7], string.format('%.0f', free)) end
     end
 end
 
 local free, problem = number_of(KEYS[1])
 if problem then return problem end
 local time = call('TIME')
-local micros = string.sub('00000' .. time[2], -6)
+local micros = time[2]
+if #micros < 6 then micros = string.sub('00000' .. micros, -6) end
 local token, now = time[1] .. micros, time[1] * 1000 + math.floor(time[2] / 1000)
 local expires = now + ARGV[2]
 local ids = permit_ids(owner, wanted)
@@ -83,12 +85,12 @@ if limited then
     local waits = free < wanted
     if awaited and not waits then
         -- include turn
-        waits = not is_next(KEYS[4], ARGV[9])
+        waits = not is_next(KEYS[4], ARGV[8])
     end
     if waits then
         if reclaimed > 0 and free > 0 then
             -- include publish
-            publish(ARGV[7], ARGV[8], string.format('%.0f', free))
+            publish('redisson_sc' .. string.sub(KEYS[5], 14), ARGV[7], string.format('%.0f', free))
         end
         return -1
     end

@@ -8,9 +8,11 @@
 -- "In any case": replicas acknowledge writes. Without a write here, WAIT would ask about an older one, which a replica
 -- that is cut off since may have acknowledged.
 -- Idempotent. Never shortens, never creates: for a claim that does not hold its lock nothing is written.
+-- The counter's ttl begins anew once a thirtieth of it has passed, as for grants: not with each renewal.
 
 -- include holds
 local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
+local aged = keep * 29 / 30
 local found = {}
 for i = 1, #ARGV - 3 do
     local lock, metadata, counter = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
@@ -25,7 +27,7 @@ for i = 1, #ARGV - 3 do
         end
         if keep > 0 then
             local left = redis.call('PTTL', counter)
-            if left >= 0 and left < keep then redis.call('PEXPIRE', counter, ARGV[2]) end
+            if left >= 0 and left < aged then redis.call('PEXPIRE', counter, ARGV[2]) end
         end
     elseif type(held) == 'table' then
         return held

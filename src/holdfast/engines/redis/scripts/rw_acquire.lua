@@ -4,7 +4,7 @@
 --          4 queue (list of waiters)  5 what tombstones begin with  6 time-out key of this reader
 --          [7 key of this claim's waiter]
 -- ARGV     1 owner  2 ttl ms  3 'read' or 'write'  4 description of the holder (JSON)  5 ttl of the counter, ms (0: none)
---          6 to read inside one's own write: that owner's field, else ''  [7 waiter]
+--          [6 to read inside one's own write: that owner's field, else ''  7 waiter]
 -- Returns  text: granted, the token. Number: busy, the lock's PTTL (-1: it has none; -2: the lock is free, but not for
 --          this claim).
 --
@@ -25,7 +25,7 @@ if call('EXISTS', lock, tombstone, KEYS[4]) ~= 0 then
     if call('EXISTS', tombstone) == 1 then return left end
     if left ~= -2 then
         -- The first command that fails on a key of another type (WRONGTYPE): nothing is written by then.
-        local found = call('HMGET', lock, 'mode', field, ARGV[6])
+        local found = call('HMGET', lock, 'mode', field, ARGV[6] or '')
         mode, ours, nested = found[1], found[2], reading and found[3]
         if not mode then return redis.error_reply('HOLDFAST KIND lock') end
         if not (ours or nested or (reading and mode == 'read')) then return left end
@@ -51,7 +51,9 @@ if not token and reading then
     token = call('GET', KEYS[2])
     if token then
         local now = call('TIME')
-        time = now[1] .. '.' .. string.sub('00000' .. now[2], -6)
+        local micros = now[2]
+        if #micros < 6 then micros = string.sub('00000' .. micros, -6) end
+        time = now[1] .. '.' .. micros
     end
 end
 if not token then

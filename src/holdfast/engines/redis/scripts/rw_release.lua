@@ -2,8 +2,8 @@
 --
 -- KEYS     1 lock  2 facts about the holders  3 what tombstones begin with  4 time-out key of this reader
 --          [5 queue  6 key of this claim's waiter]
--- ARGV     1 owner  2 channel  3 how to publish  4 ttl of the tombstone, ms ('0': none)  5 'read' or 'write'
---          6 what time-out keys of readers begin with  [7 waiter]
+-- ARGV     1 owner  2 channel  3 'read' or 'write'  4 how to publish  [5 ttl of the tombstone, ms
+--          ('0' or absent: none)  6 waiter]
 -- Returns  1 it was ours and is released; 0 this claim does not hold it; -1 another owner's hold excludes it.
 --
 -- The last hold deletes the lock. A writer that leaves readers behind (its own) makes it a lock that is read: they wake
@@ -13,13 +13,13 @@
 -- (OOM) the hold is still there and the script may be repeated.
 
 local call, lock, owner = redis.call, KEYS[1], ARGV[1]
-local reading = ARGV[5] == 'read'
+local reading, how = ARGV[3] == 'read', ARGV[4]
 local field = reading and owner or owner .. ':write'
-if ARGV[4] ~= '0' then call('SET', KEYS[3] .. ':gone:' .. owner, '1', 'PX', ARGV[4]) end
+if ARGV[5] and ARGV[5] ~= '0' then call('SET', KEYS[3] .. ':gone:' .. owner, '1', 'PX', ARGV[5]) end
 if KEYS[5] then
     call('DEL', KEYS[6])
     -- Without its key the waiter counts as dead, and others drop it: an error of the queue must not keep the lock held.
-    redis.pcall('LREM', KEYS[5], 1, ARGV[7])
+    redis.pcall('LREM', KEYS[5], '1', ARGV[6])
 end
 if redis.pcall('HEXISTS', lock, field) ~= 1 then
     -- include holds
@@ -37,7 +37,8 @@ if not last then
     end
     if looks then
         -- include readers
-        lasts, dead = until_last(lock, ARGV[6], field)
+        local prefix = string.sub(ARGV[2], 17)  -- of their time-out keys
+        lasts, dead = until_last(lock, prefix, field)
         last = lasts == 0
     end
 end
@@ -45,10 +46,10 @@ if last then
     call('DEL', lock, KEYS[2], KEYS[4])
     if reading then
         -- include publish
-        publish(ARGV[2], ARGV[3], '0')
+        publish(ARGV[2], how, '0')
     else
         -- include wake_all
-        wake_all(ARGV[2], ARGV[3])
+        wake_all(ARGV[2], how)
     end
     return 1
 end
@@ -60,6 +61,6 @@ if reading then
 else
     call('HSET', lock, 'mode', 'read')
     -- include wake_all
-    wake_all(ARGV[2], ARGV[3])
+    wake_all(ARGV[2], how)
 end
 return 1

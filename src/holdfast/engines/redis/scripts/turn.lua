@@ -15,7 +15,7 @@ end
 -- dropped; bounded: a long queue of dead waiters is cleared over several calls.
 local function is_next(queue, waiter)
     for _ = 1, 100 do
-        local head = redis.call('LINDEX', queue, 0)
+        local head = redis.call('LINDEX', queue, '0')
         if not head or head == waiter then return true end
         if waiter and string.sub(head, 1, #waiter + 1) == waiter .. ' ' then return true end
         if redis.call('EXISTS', queue .. ':' .. settled(queue, 0, head, '2000')) == 1 then return false end

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hiredis import PushNotification
+from hiredis import PushNotification, ReplyError
 
 from holdfast._runtime import clock
 from holdfast.engines.base import RequestFailed
@@ -29,16 +29,16 @@ _SLICE: Final = 1.0
 class BlockingWatch(BaseWatch[Wire]):
     """Has a connection of the pool to itself, from the first ``arm`` until ``close``."""
 
+    _wire: Wire | None = None
+    _subject = b""
+    _notified = False
+    _subscribed = False
+    _waiter = b""
+    _seated: Wire | None = None
+    handed: int | None = None
+
     def __init__(self, channel: BlockingChannel) -> None:
-        super().__init__(channel)
-        self._channel = channel
-        self._wire: Wire | None = None
-        self._subject = b""
-        self._notified = False
-        self._subscribed = False
-        self._waiter = b""
-        self._seated: Wire | None = None
-        self.handed: int | None = None
+        self._host = self._channel = channel
 
     def __del__(self) -> None:
         if self._wire is not None:  # a signal has interrupted the caller between taking a seat and waiting on it
@@ -55,6 +55,8 @@ class BlockingWatch(BaseWatch[Wire]):
             raise RequestFailed("the connection was lost", may_have_happened=False)
         try:
             reply = wire.call(call.packed, timeout, now)
+            if reply.__class__ is not ReplyError:
+                return reply
             if is_unknown_script(reply):
                 reply = wire.call(call.by_source(), timeout, time.monotonic())
         except BaseException:

@@ -27,16 +27,15 @@ class RedisContender:
     acquire: there the second would be woken uselessly, and would retry repeatedly until the first has acquired.
     """
 
+    _has_joined = False  # this queue, under any id
+    _own_watch: Watch | None = None
+
     def __init__(self, channel: Channel, runtime: Runtime, attempt: RedisAttempt, timeout: float) -> None:
         self._channel = channel
         self._runtime = runtime
         self._attempt = attempt
         self._keys = keys_of(attempt.claim.name)
         self.timeout = timeout
-        claim = attempt.claim
-        self._front = 1 if claim.fair or claim.non_barging or claim.mode is not EXCLUSIVE else _FRONT
-        self._has_joined = False  # this queue, under any id
-        self._own_watch: Watch | None = None
 
     @property
     def _watch(self) -> Watch:
@@ -98,7 +97,9 @@ class RedisContender:
 
     async def _position(self, waiter: str, *, join: bool) -> waiters.Position:
         attempt = self._attempt
-        about = metadata.waiter_about(attempt.owner, attempt.claim.description) if join else None
-        reader = attempt.claim.mode is READ
-        call = waiters.encode_enqueue(self._keys.name, waiter, front=self._front, about=about, reader=reader)
+        claim = attempt.claim
+        about = metadata.waiter_about(attempt.owner, claim.description) if join else None
+        front = 1 if claim.fair or claim.non_barging or claim.mode is not EXCLUSIVE else _FRONT
+        reader = claim.mode is READ
+        call = waiters.encode_enqueue(self._keys.name, waiter, front=front, about=about, reader=reader)
         return waiters.decode_enqueue(await self._channel.run(call, self.timeout))

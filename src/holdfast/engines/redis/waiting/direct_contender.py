@@ -26,11 +26,12 @@ class DirectContender(RedisContender):
     Where the server allows no seat, it waits and competes as any :class:`RedisContender` does.
     """
 
+    _refused = False
+    _dropped = False  # its place in the queue is gone: taken for dead, or it was given the lock
+
     def __init__(self, channel: Channel, runtime: Runtime, attempt: RedisAttempt, timeout: float, seats: Seats) -> None:
         super().__init__(channel, runtime, attempt, timeout)
         self._seats = seats
-        self._refused = False
-        self._dropped = False  # its place in the queue is gone: taken for dead, or it was given the lock
 
     async def wait(self, until: float) -> Handed | None:
         attempt, now = self._attempt, self._runtime.now

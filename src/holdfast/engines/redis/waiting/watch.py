@@ -52,10 +52,11 @@ SUBSCRIPTIONS: Final[Mapping[Publish, Sequence[str]]] = {
 class Wakes:
     """The channels of its own that a connection has subscribed to: there it is pushed what a waiter was handed over."""
 
-    __slots__ = ("id", "subjects")
+    __slots__ = ("id", "subjects", "wire")
 
-    def __init__(self) -> None:
+    def __init__(self, *, sharded: bool) -> None:
         self.id = secrets.token_hex(8)
+        self.wire = f"{'s' if sharded else 'p'}{self.id}"  #: as scripts know it, see turn.lua
         self.subjects: set[bytes] = set()
 
 
@@ -85,12 +86,13 @@ C = TypeVar("C", bound=Connection)
 class BaseWatch(abc.ABC, Generic[C]):
     """A :class:`~holdfast.engines.redis.connections.channel.Watch`, but for the connection."""
 
+    _timeout = 0.0
+    _polled: Sequence[Argument] | None = None  # how to look, where no push wakes the waiter
+    _seen: Any = None  # what the last such look has read
+    _ends = False  # such looks
+
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._timeout = 0.0
-        self._polled: Sequence[Argument] | None = None  # how to look, where no push wakes the waiter
-        self._seen: Any = None  # what the last such look has read
-        self._ends = False  # such looks
 
     # -- what sync and async add -----------------------------------------------------------------------------------
 
@@ -139,7 +141,9 @@ class BaseWatch(abc.ABC, Generic[C]):
         self._sit(connection, waiter.encode())
         wakes = connection.wakes
         if wakes is None:
-            wakes = connection.wakes = Wakes()
+            wakes = connection.wakes = Wakes(sharded=sharded)
+        elif wakes.subjects and not sharded:
+            return wakes.wire  # one for all locks
         subject = f"{WAKE}{suffix_of(channel)}:{wakes.id}" if sharded else f"{WAKE}:{wakes.id}"
         if (word := subject.encode()) not in wakes.subjects:
             subscribe = "SSUBSCRIBE" if sharded else "SUBSCRIBE"
@@ -147,7 +151,7 @@ class BaseWatch(abc.ABC, Generic[C]):
                 host.wakes = False
                 return None
             wakes.subjects.add(word)
-        return f"{'s' if sharded else 'p'}{wakes.id}"
+        return wakes.wire
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
         return int(await self.arm_reading(("PTTL", key), channel, timeout))
