@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from holdfast._runtime import clock
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.sqlite.engine import connect
@@ -125,3 +127,14 @@ def start_worker(path: str) -> Iterator[Callable[[], Worker]]:
     yield start
     for worker in workers:
         worker.close()
+
+
+@contextlib.contextmanager
+def statements_of(session: SqliteSession) -> Iterator[list[str]]:
+    """The statements that a session runs in the block."""
+    connection = session.store(clock.now())._connection
+    assert connection is not None
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+    yield seen
+    connection.set_trace_callback(None)

@@ -262,6 +262,7 @@ def test_watchdog_verifies_all_leases_after_its_store_was_displaced(
 ) -> None:
     wakeup = BLOCKING.wakeup()
     try:
+        run(keeper.wait_for_hints(clock.now(), wakeup))  # opens its socket
         assert run(keeper.wait_for_hints(clock.now(), wakeup)) != ALL_NAMES
         run(session.acquire(make_attempt("job"), TIMEOUT))
         os.unlink(path)

@@ -55,7 +55,7 @@ def test_all_files_are_private(session: SqliteSession, path: str) -> None:
     assert mode(os.path.dirname(path)) == 0o700
     assert mode(path + ".d") == 0o700
     files = [path, path + "-wal", path + "-shm", *(os.path.join(path + ".d", name) for name in os.listdir(path + ".d"))]
-    assert len(files) == 7  # opening, liveness, heartbeat, wake-up
+    assert len(files) == 8  # opening, liveness, notes, heartbeat, wake-up
     assert {name: mode(name) for name in files} == dict.fromkeys(files, 0o600)
     run(contender.leave())
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.wakeup_socket import HANDED_OVER, send_wakeup
-from tests.sqlite.conftest import Worker
+from tests.sqlite.conftest import Worker, statements_of
 from tests.sqlite.worker import NEVER, make_attempt
 from tests.support.waiting import eventually
 
@@ -57,16 +56,6 @@ def waiters(session: SqliteSession) -> int:
     return run(session.inspect("job", TIMEOUT)).waiters
 
 
-@contextlib.contextmanager
-def statements_of(session: SqliteSession) -> Iterator[list[str]]:
-    connection = session.store(clock.now())._connection
-    assert connection is not None
-    seen: list[str] = []
-    connection.set_trace_callback(seen.append)
-    yield seen
-    connection.set_trace_callback(None)
-
-
 def fail_once(store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, which: int = 1) -> None:
     """The file is busy for one statement: the one of this number among those of this kind."""
     numbers = itertools.count(1)
@@ -88,12 +77,19 @@ def holder_of(session: SqliteSession) -> str | None:
     return holders[0].owner if holders else None
 
 
-def test_waiter_that_lost_its_race_is_next(session: SqliteSession) -> None:
+def test_waiter_that_lost_its_race_is_next(session: SqliteSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it, a process that takes the name again at once keeps a waiter out for as long as it likes."""
     holder, _ = take(session)
     attempt = make_attempt("job")
     assert isinstance(run(session.acquire(attempt, TIMEOUT)), Busy)
     contender = session.contender(attempt, TIMEOUT)
+    asleep, sleep = threading.Event(), contender._sleep
+
+    async def observed_sleep(until: float) -> list[bytes]:
+        asleep.set()
+        return await sleep(until)
+
+    monkeypatch.setattr(contender, "_sleep", observed_sleep)
 
     def wait_again() -> threading.Thread:
         thread = threading.Thread(target=lambda: run(contender.wait(clock.now() + NEVER)))
@@ -104,7 +100,8 @@ def test_waiter_that_lost_its_race_is_next(session: SqliteSession) -> None:
         return session.store(clock.now()).read("SELECT waiting FROM lock WHERE name = 'job'", ())[0]
 
     waiting = wait_again()
-    eventually(lambda: attempt.queued and row() == (1,))
+    assert asleep.wait(TIMEOUT)  # released before its look, the name would be found free, without a wake-up
+    assert row() == (1,)
     run(session.release(holder, TIMEOUT))
     waiting.join()
     overtaking, before = take(session)
@@ -263,13 +260,17 @@ def test_waiter_that_enters_does_not_undo_what_an_overtaken_one_has_asked_for(se
     run(contender.leave())
 
 
-def test_overtaken_waiter_sleeps_after_one_statement(session: SqliteSession) -> None:
+def test_overtaken_waiter_sleeps_after_one_write_and_one_look(session: SqliteSession) -> None:
+    """The look is for the mark that it leaves for the holder (notes.py)."""
     take(session)
     _, contender = queue_up(session)
     session.store(clock.now()).write("UPDATE lock SET waiting = 0", ())
     with statements_of(session) as seen:
         run(contender.wait(clock.now()))
-    assert {" ".join(statement.split()[:6]) for statement in seen} == {"UPDATE lock SET waiting = 2"}
+    assert {" ".join(statement.split()[:6]) for statement in seen} == {
+        "UPDATE lock SET waiting = 2",
+        "SELECT waiting, owner, process, boot, expires,",
+    }
     run(contender.leave())
 
 
@@ -415,3 +416,24 @@ def test_what_a_frozen_waiter_was_handed_over_is_free_after_two_seconds(
     assert isinstance(run(session.acquire(attempt, TIMEOUT)), Busy), "and the frozen one does not have it"
     run(session.release(taken, TIMEOUT))
     run(contender.leave())
+
+
+def test_what_a_waiter_has_found_before_it_was_woken_is_not_taken_back(
+    session: SqliteSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The releasing process is slow. The waiter looks meanwhile, holds the name, and has closed its socket."""
+    holder, _ = take(session)
+    attempt, contender = queue_up(session)
+    store = session.store(clock.now())
+
+    def send(*arguments: Any) -> bool:
+        fail_once(store, monkeypatch, "DELETE")  # it cannot leave the queue with its look, and its socket is not kept
+        take(session, attempt)
+        contender.abandon()
+        return send_wakeup(*arguments)
+
+    monkeypatch.setattr(operations, "send_wakeup", send)
+    assert run(session.release(holder, TIMEOUT)) is Found.OURS
+    assert contender._wakeup is None
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Busy), "two holders"
+    assert run(session.renew(attempt, 30.0, TIMEOUT)) is Found.OURS

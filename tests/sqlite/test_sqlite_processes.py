@@ -15,8 +15,8 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Busy, Found, Granted, RequestFailed
-from holdfast.engines.sqlite import contender, operations
+from holdfast.engines.base import ALL_NAMES, Busy, Found, Granted, RequestFailed
+from holdfast.engines.sqlite import contender, notes, operations
 from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.process_watch import ProcessWatch
 from holdfast.engines.sqlite.session import SqliteSession
@@ -36,15 +36,15 @@ def until_waiting(session: SqliteSession, name: str, waiters: int) -> None:
     eventually(lambda: run(session.inspect(name, TIMEOUT)).waiters == waiters, 5.0, f"{waiters} waiters are queued")
 
 
-@pytest.mark.parametrize("processes", [4])
+@pytest.mark.parametrize("processes, directly", [(4, False), (8, True)])
 def test_processes_exclude_one_another(
-    session: SqliteSession, start_worker: StartWorker, tmp_path: Path, processes: int
+    session: SqliteSession, start_worker: StartWorker, tmp_path: Path, processes: int, directly: bool
 ) -> None:
     file = tmp_path / "counter"
     file.write_text("0")
     workers = [start_worker() for _ in range(processes)]
     for worker in workers:
-        worker.send(do="count", name="job", file=str(file), times=100)
+        worker.send(do="count", name="job", file=str(file), times=100, directly=directly)
     for worker in workers:
         worker.answer()
     assert int(file.read_text()) == processes * 100
@@ -265,7 +265,8 @@ def test_break_is_reported_to_every_client_of_the_holders_process(
     run(make_session().acquire(attempt, TIMEOUT))
     wakeup = BLOCKING.wakeup()
     try:
-        for keeper in keepers:  # opens their sockets
+        for keeper in keepers:  # opens their sockets: what was broken before was not reported
+            assert run(keeper.wait_for_hints(clock.now(), wakeup)) == ALL_NAMES
             assert not run(keeper.wait_for_hints(clock.now(), wakeup))
         breaker = make_session()
         assert run(breaker.break_("job é", TIMEOUT))
@@ -294,7 +295,7 @@ def test_sockets_of_the_dead_are_swept_and_liveness_files_kept_until_their_rows_
         mine = session.store(clock.now()).process
         return {name for name in os.listdir(path + ".d") if not name.startswith(mine)}
 
-    assert left(session) == {"opening", row.process}, "its sockets are gone"
+    assert left(session) == {"opening", row.process, notes.name_of(row.process)}, "its sockets are gone"
     assert os.stat(f"{path}.d/{row.process}").st_mtime > time.time() + 600.0
     run(session.close())
     os.utime(f"{path}.d/{row.process}", (0.0, 0.0))  # as if all of its rows had expired

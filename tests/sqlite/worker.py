@@ -18,6 +18,7 @@ from holdfast.engines.base import (
     READ,
     WRITE,
     Claim,
+    Found,
     Granted,
     Mode,
     RequestFailed,
@@ -28,6 +29,7 @@ from holdfast.engines.base import (
 from holdfast.engines.registers import Cell, Guard, RegisterKey
 from holdfast.engines.sqlite import contender
 from holdfast.engines.sqlite.engine import connect
+from holdfast.engines.sqlite.session import SqliteSession
 
 #: Poll interval of a waiter that must be woken by a message.
 NEVER = 120.0
@@ -60,15 +62,26 @@ async def obtain(session: Session[Any], attempt: SimpleAttempt, until: float) ->
         await contender.wait(until)
 
 
-def count(session: Session[Any], name: str, file: Path, times: int) -> None:
+def count(session: SqliteSession, name: str, file: Path, times: int, directly: bool) -> None:
     """Adds to a number in a file with a gap between read and write; correct only under mutual exclusion."""
     for _ in range(times):
         attempt = make_attempt(name)
-        assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
+        if not (directly and take_directly(session, attempt)):
+            assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
         value = int(file.read_text())
         os.sched_yield()
         file.write_text(str(value + 1))
-        run(session.release(attempt, 5.0))
+        assert (directly and give_back_directly(session, attempt)) or run(session.release(attempt, 5.0)) is Found.OURS
+
+
+def take_directly(session: SqliteSession, attempt: SimpleAttempt) -> bool:
+    """As the core takes a lock that is free."""
+    claim = attempt.claim
+    return isinstance(session.acquire_directly(claim.name, claim.owner, claim.description, claim.ttl, 5.0), int)
+
+
+def give_back_directly(session: SqliteSession, attempt: SimpleAttempt) -> bool:
+    return session.release_directly(attempt.claim.name, attempt.owner, 5.0) is Found.OURS
 
 
 def hammer(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
@@ -181,7 +194,12 @@ def main() -> None:
             case "take permits":
                 answer = take_permits(session, name, order["seconds"])
             case "count":
-                count(session, name, Path(order["file"]), order["times"])
+                count(session, name, Path(order["file"]), order["times"], order.get("directly", False))
+            case "acquire directly":
+                attempt = attempts[name] = make_attempt(name, order.get("ttl", 30.0))
+                answer = {"granted": take_directly(session, attempt)}
+            case "release directly":
+                answer = {"released": give_back_directly(session, attempts[name])}
             case "detach":
                 attempt = make_attempt(name, detached=True)
                 run(session.transfer(attempt, attempts[name].owner, 5.0))

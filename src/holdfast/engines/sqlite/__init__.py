@@ -10,7 +10,7 @@ Read ``operations.py`` first: what each operation of the port does to the file.
 * ``store.py``: one lock file in one process: connection, identity, sockets. ``stores.py``: all stores of the process,
   and forks.
 * ``statements.py``, ``share_statements.py``, ``register_statements.py``, ``schema.py``: SQL. ``verdict.py``:
-  whether a row may be taken (pure).
+  whether a row may be taken (pure). ``notes.py``: releases that are no transaction.
 * ``liveness.py``: whether a process is alive, by flock. ``process_watch.py``: an immediate hint when it ends.
   ``wakeup_socket.py``: waking waiters and watchdogs of other processes. ``kernel.py``: the boot id.
 * ``paths.py``, ``filesystem.py``: where the file is, and which places are refused. ``opening.py``, ``anchor.py``:

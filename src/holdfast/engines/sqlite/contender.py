@@ -95,9 +95,7 @@ class SqliteContender:
     def _look(self, store: Store, now: int) -> tuple[bool, Row | None]:
         claim = self._attempt.claim
         if self._overtaken and store.write(statements.AWAIT_NEXT, (claim.name, claim.owner)):
-            # It is held, as it was when this claim asked for it a moment ago; and the release hands it over.
             self._poll = _FIRST_POLL
-            return False, None
         worthwhile, holder = self._is_worth_trying(store, now, self._attempt)
         process = None if holder is None else holder.process
         if process != self._holder:

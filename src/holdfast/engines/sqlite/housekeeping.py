@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from holdfast.engines.sqlite import liveness, register_statements, share_statements, statements
+from holdfast.engines.sqlite import liveness, notes, register_statements, share_statements, statements
 from holdfast.engines.sqlite.verdict import adopted
 
 #: How many liveness files of other processes are examined when a store is opened.
@@ -82,13 +82,15 @@ class Sweep:
 
 
 def sweep_directory(directory: int, ours: str, forget_places: Callable[[str], object]) -> None:
-    """Remove the files of dead processes: sockets immediately, the proof of death when no row can need it any more."""
+    """Remove the files of dead processes: sockets immediately, its notes and the proof of its death when no row can
+    need them any more."""
     left: dict[str, list[str]] = {}
     for name in os.listdir(directory):
         left.setdefault(name.partition(".")[0], []).append(name)
     others = [identity for identity in left if liveness.is_identity(identity) and identity != ours]
     for identity in random.sample(others, min(len(others), _LOOKED_AT)):
-        if identity not in left[identity]:  # displaced; if the process is alive, it polls
+        # A listing may lack a file that was created meanwhile: the liveness file comes before the others.
+        if identity not in left[identity] and not _exists(directory, identity):  # displaced: if it is alive, it polls
             for name in left[identity]:
                 liveness.remove(directory, name)
             continue
@@ -96,8 +98,19 @@ def sweep_directory(directory: int, ours: str, forget_places: Callable[[str], ob
             if found is None:
                 continue
             for name in left[identity]:
-                if name != identity:
+                if name not in (identity, notes.name_of(identity)):
                     liveness.remove(directory, name)
             if found.st_mtime + _GRACE < time.time():
                 forget_places(identity)
+                liveness.remove(directory, notes.name_of(identity))
                 liveness.remove(directory, identity)
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass  # it cannot be seen
+    return True

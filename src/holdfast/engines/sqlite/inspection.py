@@ -9,9 +9,9 @@ from holdfast.engines import descriptions
 from holdfast.engines.base import MOST_WAITERS, Holder, LockState, RequestFailed, Waiter
 from holdfast.engines.sqlite import statements
 from holdfast.engines.sqlite.faults import Contended
-from holdfast.engines.sqlite.operations import SECOND, adopt, tokens_of
+from holdfast.engines.sqlite.operations import SECOND, adopt, judge_lock, tokens_of
 from holdfast.engines.sqlite.store import Store
-from holdfast.engines.sqlite.verdict import Row, Verdict, adopted, judge
+from holdfast.engines.sqlite.verdict import Row, Verdict, adopted
 from holdfast.errors import EngineRefused
 
 
@@ -23,7 +23,7 @@ def inspect(store: Store, now: int, name: str) -> LockState:
     row, (since, description, waiters) = Row._make(rows[0][:6]), rows[0][6:]
     queue = _queue(store, now, name) if waiters else ()
     owner = row.owner
-    if owner is None or judge(row, now, store.boot, store.is_dead) is Verdict.LAPSED:
+    if owner is None or judge_lock(store, now, name, row) is Verdict.LAPSED:
         return LockState(name, (), waiters, row.token, queue=queue)
     if row.boot not in (store.boot, adopted(store.boot)):
         row = _adopt_seen(store, now, name, row)
@@ -78,7 +78,7 @@ def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> lis
 
 
 def _is_held(store: Store, now: int, name: str, row: Row) -> bool:
-    verdict = judge(row, now, store.boot, store.is_dead)
+    verdict = judge_lock(store, now, name, row)
     if verdict is Verdict.FOREIGN:
         _adopt_seen(store, now, name, row)
     return verdict in (Verdict.HELD, Verdict.FOREIGN)

@@ -64,8 +64,9 @@ class SqliteKeeper(StoreAccess):
         if hints is None:
             await wakeup.wait(until)
             return ()
-        if before is not None and before is not self._wakeup:
-            return ALL_NAMES  # the store was displaced, and everything held in it is lost
+        if before is not self._wakeup:
+            # Breaks before this moment were reported to no socket. And if the store was displaced, all in it is lost.
+            return ALL_NAMES
         # The watchdog is a thread: its wake-up is the blocking runtime's, which has a pipe.
         pipe: Any = wakeup
         await self.runtime.readable((pipe.fileno(), hints.fileno()), until)

@@ -25,8 +25,9 @@ from holdfast.engines.base import (
 )
 from holdfast.engines.sqlite import statements
 from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.notes import AWAITED, BROKEN, UNMARKED, is_released
 from holdfast.engines.sqlite.share_rows import live_shares, marked_kind
-from holdfast.engines.sqlite.store import Parameters, Store
+from holdfast.engines.sqlite.store import NOTED, UNAWAITED, WAITED, Parameters, Store
 from holdfast.engines.sqlite.verdict import Row, Verdict, adopted, judge
 from holdfast.engines.sqlite.wakeup_socket import FOR_WATCHDOG, HANDED_OVER, send_wakeup
 from holdfast.errors import EngineRefused
@@ -51,7 +52,7 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     for _ in range(ROUNDS):
         if _try(store, now, attempt, wall, first, victim, seen):
             # Its entry in the queue was removed with it, by a trigger.
-            store.held[claim.owner], attempt.queued = attempt.queued, False
+            store.held[claim.owner], attempt.queued = WAITED if attempt.queued else UNAWAITED, False
             return Granted(first + claim.tokens - 1)
         row = look(store, claim.name)
         if row is None:
@@ -67,7 +68,7 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
             if kind is Kind.SEMAPHORE or live_shares(store, now, claim.name):
                 raise wrong_kind(claim.name, claim.mode.kind, kind)
             continue  # nothing was held of it any more, and now it is free
-        verdict = judge(row, now, store.boot, store.is_dead)
+        verdict = judge_lock(store, now, claim.name, row)
         if verdict is Verdict.FOREIGN:
             return adopt(store, now, claim.name, row)
         if verdict is Verdict.HELD:
@@ -85,7 +86,17 @@ def busy(store: Store, now: int, name: str, owner: str) -> Busy | None:
     row = look(store, name)
     if row is None or row.owner == owner or marked_kind(row.owner) is not None:
         return None
-    return Busy((row.expires - now) / SECOND) if judge(row, now, store.boot, store.is_dead) is Verdict.HELD else None
+    return Busy((row.expires - now) / SECOND) if judge_lock(store, now, name, row) is Verdict.HELD else None
+
+
+def judge_lock(store: Store, now: int, name: str, row: Row, mark: int = UNMARKED) -> Verdict:
+    """Whether the name may be taken now. If not, ``mark`` is left for its owner, where that releases by a note."""
+    verdict = judge(row, now, store.boot, store.is_dead)
+    if row.owner is None or verdict is Verdict.LAPSED:
+        return verdict
+    # Whatever kernel it was written under: a release is permanent.
+    released = is_released(store.directory.fileno, row.process, name, row.owner, mark)
+    return Verdict.LAPSED if released else verdict
 
 
 def transfer(store: Store, now: int, attempt: SimpleAttempt, from_owner: str) -> Granted | Found:
@@ -101,13 +112,13 @@ def transfer(store: Store, now: int, attempt: SimpleAttempt, from_owner: str) ->
         store.held.pop(from_owner, None)
     elif extend(store, now, claim, claim.ttl) is not _OURS:
         found = look(store, claim.name)
-        gone = found is None or judge(found, now, boot, store.is_dead) in (Verdict.FREE, Verdict.LAPSED)
+        gone = found is None or judge_lock(store, now, claim.name, found) in (Verdict.FREE, Verdict.LAPSED)
         return Found.GONE if gone else Found.STOLEN
     found = look(store, claim.name)
     if found is None or found.owner != claim.owner:
         return Found.STOLEN  # from a ticket, by another client, before this was read
     if not claim.detached:
-        store.held[claim.owner] = False
+        store.held[claim.owner] = UNAWAITED
     return Granted(found.token)
 
 
@@ -142,7 +153,7 @@ def described(claim: Claim, *, always: bool = False) -> bytes:
 def _found_granted(store: Store, attempt: SimpleAttempt, token: int) -> Granted:
     """Remove a claim that was granted before from the queue. This must not fail: the grant has happened."""
     claim = attempt.claim
-    store.held[claim.owner] = attempt.queued
+    store.held[claim.owner] = WAITED if attempt.queued else UNAWAITED
     if attempt.queued:
         try:
             store.write(statements.LEAVE, (claim.name, claim.owner))
@@ -191,7 +202,7 @@ def is_worth_trying(store: Store, now: int, attempt: SimpleAttempt) -> tuple[boo
     claim = attempt.claim
     row = _look_waiting(store, claim.name)
     if row is not None:
-        verdict = judge(row, now, store.boot, store.is_dead)
+        verdict = judge_lock(store, now, claim.name, row, AWAITED)
         if verdict is Verdict.FOREIGN:
             return True, row  # ``take`` adopts it
         if verdict is Verdict.HELD:
@@ -249,10 +260,10 @@ def give_up(store: Store, now: int, claim: Claim) -> Found:
     """Free the name if ``claim`` holds it, and wake the first waiter."""
     name, owner, process = claim.name, claim.owner, process_of(store, claim)
     which = (time.time_ns() // 1000, name, owner, process)
-    if not store.held.get(owner) and store.write(statements.RELEASE_UNAWAITED, which):
+    if store.held.get(owner) not in (WAITED, NOTED) and store.write(statements.RELEASE_UNAWAITED, which):
         store.held.pop(owner, None)
         return _OURS
-    if free_awaited(store, now, name, owner, process, claim.fair):
+    if free_awaited(store, now, name, owner, process, claim.fair) or store.was_noted(owner):
         return _OURS
     return found_instead(store, now, claim)
 
@@ -292,9 +303,11 @@ def _hand_over(store: Store, now: int, name: str, owner: str, process: str, firs
     row = (to, its_process, store.boot, now + _HANDED_OVER, wall, tokens - 1, wall, description)
     if not store.write(statements.HAND_OVER, (*row, name, owner, process, name, to)):
         return False
-    if not send_wakeup(store.directory, socket_name, HANDED_OVER):  # it has left, or died: it has nothing from now on
+    if not send_wakeup(store.directory, socket_name, HANDED_OVER):
+        # It has left, or died: it has nothing from now on. Or it has found its claim there by a look, and begun its
+        # lease: then it has no need of its socket.
         try:
-            if store.write(statements.RELEASE, (wall, name, to, its_process)):
+            if store.write(statements.TAKE_BACK, (wall, name, to, its_process)):
                 wake_first(store, now, name)
         except (Contended, RequestFailed, EngineRefused):
             pass  # the release has happened; what was handed over ends soon
@@ -312,7 +325,7 @@ def accept(store: Store, now: int, claim: Claim) -> int | None:
         store.extend_proof(until, now)
     if not store.write(statements.ACCEPT, (until, ttl, claim.name, claim.owner, row.process, row.token)):
         return None
-    store.held[claim.owner] = True
+    store.held[claim.owner] = WAITED
     return row.token
 
 
@@ -357,7 +370,7 @@ def leave_queue(store: Store, now: int, claim: Claim) -> None:
     row = look(store, claim.name)
     if row is not None and _is_ours(store, claim, row):
         give_up(store, now, claim)  # it was handed over meanwhile
-    elif row is None or row.owner is None:
+    elif row is None or judge_lock(store, now, claim.name, row, AWAITED) in (Verdict.FREE, Verdict.LAPSED):
         wake_first(store, now, claim.name)
 
 
@@ -374,9 +387,12 @@ def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
     """
     rows = store.read(statements.INSPECT, (store.boot, now, name))
     row = Row._make(rows[0][:6]) if rows else None
-    if row is None or judge(row, now, store.boot, store.is_dead) in (Verdict.FREE, Verdict.LAPSED):
+    if row is None or judge_lock(store, now, name, row) in (Verdict.FREE, Verdict.LAPSED):
         return False
     if token is not None and not is_of_grant(token, row.token, tokens_of(descriptions.parsed(rows[0][7]))):
+        return False
+    # Before it is: a release by a note from now on finds out. One before that has been reported as done.
+    if judge_lock(store, now, name, row, BROKEN) is Verdict.LAPSED:
         return False
     wall = time.time_ns() // 1000
     if not store.write(statements.BREAK, (wall, wall, name, row.owner)):

@@ -32,8 +32,8 @@ from holdfast.engines.sqlite import share_statements as statements
 from holdfast.engines.sqlite.faults import Contended
 from holdfast.engines.sqlite.operations import ROUNDS, SECOND
 from holdfast.engines.sqlite.share_rows import Share, live_shares, marked_kind
-from holdfast.engines.sqlite.store import Store
-from holdfast.engines.sqlite.verdict import Row, Verdict, judge
+from holdfast.engines.sqlite.store import UNAWAITED, Store
+from holdfast.engines.sqlite.verdict import Row, Verdict
 from holdfast.engines.sqlite.wakeup_socket import send_wakeup
 from holdfast.errors import EngineRefused
 
@@ -98,7 +98,7 @@ def _facts(store: Store, now: int, attempt: SimpleAttempt) -> dict[str, Any]:
 
 def _granted(store: Store, now: int, attempt: SimpleAttempt, facts: dict[str, Any]) -> Granted:
     """The grant has happened: the token, and a wake-up for the next request, which may have room beside this one."""
-    store.held[attempt.claim.owner] = False
+    store.held[attempt.claim.owner] = UNAWAITED
     ((token, size, awaited),) = store.read(statements.GRANTED, facts) or ((0, 0, False),)
     attempt.queued = False  # it has left the queue with the grant
     if awaited and attempt.claim.mode.shared:
@@ -114,7 +114,7 @@ def _agree_on_kind(store: Store, now: int, claim: Claim, facts: dict[str, Any]) 
         return
     kind = marked_kind(row.owner)
     if kind is None:
-        if judge(row, now, store.boot, store.is_dead) is not Verdict.LAPSED:
+        if operations.judge_lock(store, now, claim.name, row) is not Verdict.LAPSED:
             raise wrong_kind(claim.name, claim.mode.kind, Kind.LOCK)
         facts["victim"], facts["seen"] = row.owner, row.expires
     elif kind is Kind.SEMAPHORE or live_shares(store, now, claim.name):

@@ -35,18 +35,21 @@ _TAKE: Final = f"""
 #: By whether the claim is in the queue.
 TAKE: Final = (_TAKE + _TAKEN, _TAKE + _WAITED + _TAKEN)
 
-# What nearly every TAKE is, with fewer parameters: for one token, by a claim that has not waited, of a free name.
+# What nearly every TAKE is, with fewer parameters: for one token, by a claim that has not waited, of a free name. Or of
+# one that this process has released by a note: the last parameter is that owner.
 TAKE_FREE: Final = f"""
     INSERT INTO lock ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-    {_TAKING} WHERE lock.owner IS NULL AND lock.token < excluded.token
+    {_TAKING} WHERE (lock.owner IS NULL OR lock.owner = ?) AND lock.token < excluded.token
 """  # noqa: S608  (constants only)
 
 # The same, if the name was last granted to this process, for the same ttl and with the same description. It costs less:
 # it need not look whether there is a row, and leaves out what has its value already. The token shows that there was no
-# other grant since, and the ttl that the row has not been the mark of a read-write lock or semaphore (schema.py).
+# other grant since, the ttl that the row has not been the mark of a read-write lock or semaphore (schema.py), and the
+# boot id that no other kernel has started its own clock for the row (verdict.py): it would compare the expiry to that.
+# And no claim waits: so this grant may be released by a note, unless a waiter comes later and leaves a mark (notes.py).
 TAKE_AGAIN: Final = """
     UPDATE lock SET owner = ?1, expires = ?2, token = ?3, since = ?3
-    WHERE name = ?4 AND token = ?5 AND ttl = ?6 AND owner IS NULL
+    WHERE name = ?4 AND token = ?5 AND ttl = ?6 AND boot = ?8 AND waiting = 0 AND (owner IS NULL OR owner = ?7)
 """
 
 # As TAKE, unless a live waiter is queued before this claim (any live waiter, if the claim is not in the queue).
@@ -68,7 +71,7 @@ EXTENDED: Final = """
 EXTEND: Final = f"UPDATE lock SET {EXTENDED} WHERE name = ? AND owner = ? AND process = ?"  # noqa: S608  (constants)
 
 # The process is part of the condition: a forked child has the parent's claim in memory, but not its identity.
-# The first statement is nearly always enough. Its condition includes "no waiter to wake", which saves reading the queue
+# RELEASE_OWN is nearly always enough. Its condition includes "no waiter to wake", which saves reading the queue
 # afterwards: a waiter that enters the queue sets ``waiting`` in the same transaction (by a trigger), and reads the lock
 # after that. If there is one, the first waiter is read, RELEASE_TO_ANY clears ``waiting``, and one wake-up is sent.
 # Until the waiter that receives it has looked, and has set it again by AWAIT or with its grant, others take and release
@@ -76,9 +79,9 @@ EXTEND: Final = f"UPDATE lock SET {EXTENDED} WHERE name = ? AND owner = ? AND pr
 RELEASE: Final = """
     UPDATE lock SET owner = NULL, since = ?, waiting = 0 WHERE name = ? AND owner = ? AND process = ?
 """
-RELEASE_UNAWAITED: Final = """
-    UPDATE lock SET owner = NULL, since = ? WHERE name = ? AND owner = ? AND process = ? AND waiting = 0
-"""
+#: What was released by a note, also if a claim waits.
+FREE: Final = "UPDATE lock SET owner = NULL, since = ? WHERE name = ? AND owner = ? AND process = ?"
+RELEASE_UNAWAITED: Final = f"{FREE} AND waiting = 0"
 #: The same for an owner that this process is known to have written.
 RELEASE_OWN: Final = "UPDATE lock SET owner = NULL, since = ? WHERE name = ? AND owner = ? AND waiting = 0"
 RELEASE_TO_ANY: Final = RELEASE + " AND waiting < 2"
@@ -100,6 +103,9 @@ HAND_OVER: Final = """
 ACCEPT: Final = """
     UPDATE lock SET expires = ?, ttl = ? WHERE name = ? AND owner = ? AND process = ? AND token = ? AND ttl = 0
 """
+
+#: What was handed over to a claim that has not begun its lease and cannot be notified.
+TAKE_BACK: Final = f"{RELEASE} AND ttl = 0"
 
 # Give a held name to another owner. The process is that of this client or none (a ticket's): a forked child does not
 # own the parent's claims. A row whose time is over is not held, also if no other claim has taken it yet.

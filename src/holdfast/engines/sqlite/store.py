@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from holdfast._runtime import clock
+from holdfast.engines.base import RequestFailed
 from holdfast.engines.sqlite import (
     durability,
     faults,
@@ -26,8 +27,10 @@ from holdfast.engines.sqlite.anchor import Anchor
 from holdfast.engines.sqlite.housekeeping import Sweep, sweep_directory
 from holdfast.engines.sqlite.kernel import boot_id
 from holdfast.engines.sqlite.liveness import Liveness
+from holdfast.engines.sqlite.notes import AWAITED, NOWHERE, UNMARKED, OwnNotes
 from holdfast.engines.sqlite.process_watch import ProcessListener, ProcessWatch
 from holdfast.engines.sqlite.wakeup_socket import FOR_WAITER, WakeupSocket, is_for_watchdog, send_wakeup
+from holdfast.errors import EngineRefused
 
 Value = str | bytes | int | None
 Parameters = Sequence[Value] | Mapping[str, Value]
@@ -46,6 +49,11 @@ _MOST_IDLE_SOCKETS: Final = 4
 _PROOF_AHEAD: Final = 60_000_000
 # Grants that are remembered. A program that uses each name once does not fill the memory.
 _MOST_REMEMBERED: Final = 1024
+# What is known of an owner that this process has written and not released.
+UNAWAITED: Final = NOWHERE
+WAITED: Final = 1  #: it was granted to a waiter, so others may wait, too
+NOTED: Final = 2  #: its release was noted, and a waiter is to be woken
+# A larger number is the place for the note of its release.
 _exists: Final = os.access
 _F_OK: Final = os.F_OK
 
@@ -65,8 +73,8 @@ class Store:
         self.abandoned = False  #: inherited by a fork, or displaced: open another store
         self.suspect = suspect  #: SQLite has found damage in the file
         self.former = frozenset(former)  #: identities that this process had in stores that were displaced
-        #: Owners that this process has written and not released; True: granted to a waiter, so others may wait, too.
-        self.held: dict[str, bool] = {}
+        #: Owners that this process has written and not released, and what is known of each.
+        self.held: dict[str, int] = {}
         #: The tokens of the last direct grants of some names in this process, by name, ttl (µs) and description.
         self.last_grants: dict[tuple[str, int, bytes], int] = {}
         self.look_at = 0.0  #: when to check again whether the files were displaced
@@ -88,6 +96,7 @@ class Store:
             # The flock is taken before the first row with this identity is written: a row's process was alive once.
             self._liveness = Liveness(self.directory.fileno)
             self.process = self._liveness.identity
+            self.notes = OwnNotes(self.directory, self.process)
             self._liveness_path = os.fsencode(os.path.join(self.directory.path, self.process))
         except OSError as error:
             self.directory.close()
@@ -136,6 +145,37 @@ class Store:
             if cursor.lastrowid != self._last_row:
                 self._count_new_name(cursor.lastrowid or 0)
             return cursor.rowcount
+
+    def note_release(self, name: str, owner: str, place: int) -> bool:
+        """Release by a note. False: a statement is to release it, only or as well."""
+        with self._lock:
+            mark = None if self.abandoned else self.notes.write(name, owner, place)
+            if not _exists(self._liveness_path, _F_OK) and not os.path.exists(self._liveness_path):
+                self._raise_displaced()
+            if mark == UNMARKED:
+                self.held.pop(owner, None)
+                return True
+            if mark == AWAITED:
+                self.held[owner] = NOTED
+            return False
+
+    def _write_out_notes(self) -> bool:
+        """Before the end of this process's identity: release in the lock file what was released by notes. False: the
+        proof of its death must stay."""
+        try:
+            for name, owner in list(self.notes.owners.items()):
+                self.write(statements.FREE, (time.time_ns() // 1000, name, owner, self.process))
+                self.notes.owners.pop(name, None)
+        except (faults.Contended, RequestFailed, EngineRefused):
+            return False
+        return True
+
+    def was_noted(self, owner: str) -> bool:
+        """Whether the release of ``owner`` was noted, so that it counts whatever a statement has found."""
+        if self.held.get(owner) != NOTED:
+            return False
+        self.held.pop(owner, None)
+        return True
 
     def _execute_durably(
         self, connection: sqlite3.Connection, statement: str, parameters: Parameters
@@ -376,6 +416,7 @@ class Store:
         self.abandoned = True
         self._lock = threading.RLock()
         self._liveness.disown()
+        self.notes.disown()
         if self._listener is not None:
             self._listener.disown()
         if self._anchor is not None:
@@ -391,11 +432,14 @@ class Store:
         with self._lock:
             if self.directory.fileno < 0:
                 return
+            displaced, all_written = self.abandoned, self._write_out_notes()
             self._close_files()
             self.abandoned = True
             for own in list(self._sockets):
                 self.close_socket(own)
             if self._listener is not None:
                 self._listener.close()
-            self._liveness.close(unlink=not self.held)
+            # Our death says it too, but may not be known: a command may have our liveness file open.
+            self.notes.close(unlink=all_written or displaced)
+            self._liveness.close(unlink=all_written and not self.held)
             self.directory.close()

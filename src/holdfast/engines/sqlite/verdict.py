@@ -1,9 +1,9 @@
 """Whether a name may be taken, decided from a row that was read a moment ago. Pure.
 
 The decision is made *outside* the transaction that acts on it, so that no Python code runs inside the transaction. This
-is safe for two reasons. Expiry and death are permanent: the clock does not run backwards, and a dead process's identity
-is never reused (liveness.py). And the taking statement is conditional on the owner and the expiry that were judged: if
-a renewal or another holder comes in between, it changes nothing.
+is safe for two reasons. Expiry, death and release are permanent: the clock does not run backwards, and neither a dead
+process's identity (liveness.py) nor a released owner (notes.py) is ever reused. And the taking statement is conditional
+on the owner and the expiry that were judged: if a renewal or another holder comes in between, it changes nothing.
 """
 
 from __future__ import annotations
