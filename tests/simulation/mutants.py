@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any, Final
 from unittest import mock
 
+from holdfast._core import acquisition, installing
 from holdfast._core.core import Core
+from holdfast._core.direct_hold import DirectHold
 from holdfast._core.grant import DirectGrant, Grant
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Attempt
@@ -78,14 +80,16 @@ def deadline_from_the_reply(world: BaseWorld) -> Iterator[None]:
     def late_confirm(self: Grant, sent: float, ttl: float) -> None:
         confirm(self, now(), ttl)
 
-    begin_directly = DirectGrant.__init__
+    begin_directly = installing.install_directly
 
-    def late_direct_begin(self: DirectGrant, policy: Policy, sent: float, *rest: Any) -> None:
-        begin_directly(self, policy, now(), *rest)
+    def late_direct_begin(core: Core, hold: DirectHold, *rest: Any) -> bool:
+        hold.sent = now()
+        hold._valid_until = hold.sent + hold.policy.valid_for
+        return begin_directly(core, hold, *rest)
 
     with (
         mock.patch.object(Grant, "__init__", late_begin),
-        mock.patch.object(DirectGrant, "__init__", late_direct_begin),
+        mock.patch.object(acquisition, "install_directly", late_direct_begin),
         mock.patch.object(Grant, "confirm", late_confirm),
     ):
         yield
@@ -110,9 +114,16 @@ def no_margin(world: BaseWorld) -> Iterator[None]:
         begin_directly(self, policy, sent, *rest)
         self.deadline = sent + policy.ttl
 
+    install = installing.install_directly
+
+    def long_install(core: Core, hold: DirectHold, *rest: Any) -> bool:
+        hold._valid_until = hold.sent + hold.policy.ttl
+        return install(core, hold, *rest)
+
     with (
         mock.patch.object(Grant, "__init__", long_begin),
         mock.patch.object(DirectGrant, "__init__", long_direct_begin),
+        mock.patch.object(acquisition, "install_directly", long_install),
         mock.patch.object(Grant, "confirm", long_confirm),
     ):
         yield
@@ -121,9 +132,7 @@ def no_margin(world: BaseWorld) -> Iterator[None]:
 @_mutant
 def release_without_owner_check(world: BaseWorld) -> Iterator[None]:
     """A late release removes the next owner's lock."""
-    rewrite(
-        world, "release", r"local held = redis.pcall\('HDEL', lock, owner\)", "local held = redis.pcall('DEL', lock)"
-    )
+    rewrite(world, "release", r"local held = try\('HDEL', lock, owner\)", "local held = try('DEL', lock)")
     yield
 
 

@@ -19,12 +19,12 @@ from tests.simulation.world.node import Node
 from tests.support.soak import soak
 
 #: SIM_SEEDS=100000 for a run of several hours. Five servers take about five times as long as one.
-SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 5
+SEEDS = int(os.environ.get("SIM_SEEDS", "150")) // 5
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600 + 10 * SEEDS)
-@pytest.mark.parametrize("seeds", [SEEDS, soak(10 * SEEDS, reason="finds combinations of faults that are rare")])
+@pytest.mark.timeout(600 + 30 * SEEDS)
+@pytest.mark.parametrize("seeds", [SEEDS, soak(20 * SEEDS, reason="finds combinations of faults that are rare")])
 def test_no_seed_breaks_an_invariant(seeds: int) -> None:
     summary = run_seeds(range(seeds), make=RedlockWorld)
     print(summary)
@@ -54,7 +54,7 @@ NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
     "no-phase-2": (GrantsWorld, {"I5"}, 5),
     "no-take-back": (RedlockWorld, {"I8"}, 0),
     "plain-incr": (GrantsWorld, {"I5"}, 0),
-    "renewal-by-any-server": (StallingWorld, {"I1"}, 144),
+    "renewal-by-any-server": (StallingWorld, {"I1"}, 38),
 }
 
 

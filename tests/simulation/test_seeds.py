@@ -17,12 +17,12 @@ from tests.simulation.world.single import World
 from tests.support.soak import soak
 
 #: SIM_SEEDS=100000 for a run of several hours.
-SEEDS = int(os.environ.get("SIM_SEEDS", "300"))
+SEEDS = int(os.environ.get("SIM_SEEDS", "150"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600 + 10 * SEEDS)
-@pytest.mark.parametrize("seeds", [SEEDS, soak(10 * SEEDS, reason="finds combinations of faults that are rare")])
+@pytest.mark.timeout(600 + 30 * SEEDS)
+@pytest.mark.parametrize("seeds", [SEEDS, soak(20 * SEEDS, reason="finds combinations of faults that are rare")])
 def test_no_seed_breaks_an_invariant(seeds: int) -> None:
     summary = run_seeds(range(seeds))
     print(summary)
@@ -34,10 +34,14 @@ def test_no_seed_breaks_an_invariant(seeds: int) -> None:
     )
 
 
-def test_no_seed_breaks_an_invariant_if_every_request_has_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.timeout(600 + 30 * SEEDS)
+@pytest.mark.parametrize("seeds", [SEEDS // 6, soak(5 * SEEDS, reason="finds combinations of faults that are rare")])
+def test_no_seed_breaks_an_invariant_if_every_request_has_an_attempt(
+    seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where an observer is, or the engine cannot be asked directly."""
     monkeypatch.setattr("holdfast._core.core._direct", lambda session: None)
-    assert run_seeds(range(SEEDS // 6)).grants > SEEDS
+    assert run_seeds(range(seeds)).grants > 6 * seeds
 
 
 #: For each mutant: the invariants that must detect it, and a seed that does, which is tried first. The same bug may
@@ -45,17 +49,17 @@ def test_no_seed_breaks_an_invariant_if_every_request_has_an_attempt(monkeypatch
 NOTICED: dict[str, tuple[set[str], int]] = {
     "acquire-not-idempotent": ({"I4"}, 0),
     "break-ignores-the-token": ({"I2"}, 35),
-    "deadline-from-the-reply": ({"I1", "I4"}, 14),
-    "no-fence": ({"I3"}, 2),
-    "no-margin": ({"I1", "I4"}, 103),
-    "no-tombstone": ({"I4"}, 5),
+    "deadline-from-the-reply": ({"I1", "I4"}, 0),
+    "no-fence": ({"I3"}, 5),
+    "no-margin": ({"I1", "I4"}, 168),
+    "no-tombstone": ({"I4"}, 6),
     "nothing-is-withdrawn": ({"I8"}, 1),
     "release-without-owner-check": ({"I2"}, 0),
     "renew-recreates": ({"I13"}, 2),
     "renew-without-owner-check": ({"I7", "I13"}, 0),
     "slots-are-not-repaired": ({"I6"}, 915),
-    "store-only-guard": ({"I3"}, 6),
-    "token-without-time": ({"I5"}, 8),
+    "store-only-guard": ({"I3"}, 5),
+    "token-without-time": ({"I5"}, 22),
     "wake-without-re-poll": ({"I6", "I10"}, 0),
 }
 

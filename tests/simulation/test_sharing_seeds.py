@@ -17,12 +17,12 @@ from tests.simulation.world.faults import FaultPlan
 from tests.support.soak import soak
 
 #: SIM_SEEDS=100000 for a run of several hours.
-SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 3
+SEEDS = int(os.environ.get("SIM_SEEDS", "150")) // 3
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600 + 10 * SEEDS)
-@pytest.mark.parametrize("seeds", [SEEDS, soak(30 * SEEDS, reason="finds combinations of faults that are rare")])
+@pytest.mark.timeout(600 + 30 * SEEDS)
+@pytest.mark.parametrize("seeds", [SEEDS, soak(60 * SEEDS, reason="finds combinations of faults that are rare")])
 def test_no_seed_breaks_an_invariant(seeds: int) -> None:
     summary = run_seeds(range(seeds), make=SharingWorld)
     print(summary)
@@ -47,7 +47,7 @@ class UntrackedWorld(SharingWorld):
 
 #: For each mutant: the invariants that must detect it, and a seed that does, which is tried first.
 NOTICED: dict[str, tuple[set[str], int]] = {
-    "evicted-count-is-made-anew": ({"I2"}, 49),
+    "evicted-count-is-made-anew": ({"I2"}, 90),
     "half-permits": ({"I4"}, 1),
     "impossible-claim-waits": ({"I6"}, 1),
     "large-claim-starves": ({"I11"}, 1),
@@ -55,7 +55,7 @@ NOTICED: dict[str, tuple[set[str], int]] = {
     "one-wakeup-for-two-places": ({"I6"}, 3),
     "readers-overtake-a-writer": ({"I11"}, 0),
     "release-counts-what-was-not-out": ({"I2"}, 1),
-    "release-without-owner-check": ({"I2"}, 2),
+    "release-without-owner-check": ({"I2"}, 0),
     "zombie-write": ({"I8"}, 2),
 }
 

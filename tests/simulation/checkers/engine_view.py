@@ -31,6 +31,9 @@ class View(Protocol):
     def after(self, script: str, words: Sequence[bytes], reply: Any) -> Change:
         """Called after each script."""
 
+    def may_keep(self, owner: str) -> bool:
+        """Whether ``owner`` may have its lock at this moment, though no caller uses it and no fault is near."""
+
     def left_model(self, names: Sequence[str], *, all_keys: bool) -> list[str]:
         """An operator or the server is about to remove keys. Returns the owners that lose their locks."""
 
@@ -46,9 +49,18 @@ _ACQUIRES = ("acquire", "acquire_free", "acquire_or_join")
 
 def _tokens(script: str, arguments: Sequence[str]) -> int:
     """How many tokens a grant by ``script`` reserves; 0: not known."""
-    if script in ("acquire", "acquire_or_join"):
+    if script == "acquire":
         return int(arguments[2])
+    if script == "acquire_or_join":
+        return int(arguments[3].split(" ")[4])  # of its entry in the queue
     return 1 if script == "acquire_free" else 0
+
+
+class _Place(NamedTuple):
+    """What a claim has asked for as it joined the queue."""
+
+    tokens: int
+    lease: int  #: how long the lock is its own after it was handed over, until it confirms that (ms)
 
 
 class EngineView:
@@ -61,7 +73,9 @@ class EngineView:
         self._token: dict[str, int] = dict.fromkeys(names, 0)
         self._block: dict[str, int] = {}  # how many tokens were reserved for the owner, if known
         self._finished: set[str] = set()
-        self._next: dict[str, int] = {}  # owners that a release may hand over to, and the tokens that they asked for
+        self._forgotten: set[str] = set()  # those that had finished when the server lost all keys: no tombstones
+        self._revived: dict[str, int] = {}  # those of them that were handed the lock: when that ends (ms)
+        self._next: dict[str, _Place] = {}  # owners that a release may hand over to
         self.grants = 0
 
     def owner(self, name: str) -> str | None:
@@ -103,14 +117,15 @@ class EngineView:
             elif before is not None:
                 self._removed(name, before, script, words, now)
             if now is not None:
-                self._block[name] = self._next.get(now, 0) if script == "release" else _tokens(script, arguments)
+                handed = self._next.get(now) if script == "release" else None
+                self._block[name] = _tokens(script, arguments) if handed is None else handed.tokens
                 self._granted(name, now, script)
                 change.granted.append(now)
-        if script == "release" and (arguments[3] != "0" or len(arguments) > 4):
+        if script == "release" and (arguments[3:4] not in ([], ["0"]) or len(arguments) > 4):
             self._finished.add(arguments[0])  # with a tombstone, or by a waiter that leaves
         elif script in _ACQUIRES:
             if script == "acquire_or_join":
-                self._next[arguments[0]] = int(arguments[2])
+                self._next[arguments[0]] = _Place(_tokens(script, arguments), int(arguments[3].split(" ")[2]))
             self._check_acquire(words[3].decode(), arguments[0], reply)
         elif script == "renew":
             self._check_holders(script, _keys(words)[::3], arguments[3:], reply)
@@ -157,6 +172,8 @@ class EngineView:
             raise Violation("I13", f"{name}: {script} made a lock for …{owner[-4:]}")
         if owner in self._finished:
             raise Violation("I4", f"{name}: a late {script} granted it to …{owner[-4:]}, which had given it up")
+        if owner in self._forgotten and script == "release":
+            self._revived[owner] = self._model.milliseconds() + self._next[owner].lease
         self.grants += 1
         if script == "join":
             return  # a join: the token comes from the other servers
@@ -164,6 +181,11 @@ class EngineView:
         if token <= self._token[name]:
             raise Violation("I5", f"{name}: token {token} for …{owner[-4:]} after {self._token[name]}")
         self._token[name] = token
+
+    def may_keep(self, owner: str) -> bool:
+        """A late duplicate may join the queue for a claim whose tombstone was lost with all other keys, outside the
+        model. Then a release hands the lock over to no caller: for a short lease, as to one that has died."""
+        return self._model.milliseconds() <= self._revived.get(owner, 0)
 
     def counters_lost(self) -> None:
         """Stops the check of this server's tokens: of several servers, only the majority's tokens must be in order."""
@@ -175,6 +197,7 @@ class EngineView:
         for name in names:
             self._owner[name] = None
         if all_keys:
+            self._forgotten |= self._finished
             self._finished.clear()  # the tombstones are gone too
         return displaced
 

@@ -31,7 +31,7 @@ class TrackedHold:
 
     @property
     def owner(self) -> str:
-        return self.hold.grant.attempt.owner
+        return self.hold.owner
 
     def is_valid(self) -> bool:
         hold = self.hold

@@ -76,7 +76,7 @@ class Orphans:
 
     def _check(self, node: Node, name: str, owner: str, given_up: float, time: float) -> None:
         process = self._processes[_client(owner)]
-        if process.dead or node.faults.disturbed(process) + self._skipped_for >= given_up:
+        if process.dead or node.view.may_keep(owner) or node.faults.disturbed(process) + self._skipped_for >= given_up:
             return
         if time - given_up > self._grace:
             raise Violation(

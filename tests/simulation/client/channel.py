@@ -28,7 +28,7 @@ class SeatLine:
     def __init__(self, runtime: SimulatedRuntime, network: Network, *, tracking: bool) -> None:
         greeting = ["CLIENT", "TRACKING", "ON", "OPTIN"] if tracking else ()
         self.wire = Wire(runtime, network, greeting, self._pushed)
-        self.wakes = Wakes()
+        self.wakes = Wakes(sharded=False)
         self.watch: SimWatch | None = None
 
     def _pushed(self, push: Push | None) -> None:
@@ -83,7 +83,7 @@ class SimWatch:
             await self._wire.call(["SUBSCRIBE", subject], until=until)
             self._wakes.subjects.add(subject.encode())
         self.lost = False
-        return f"p{self._wakes.id}"
+        return self._wakes.wire
 
     async def run(self, call: Call, timeout: float) -> Any:
         try:

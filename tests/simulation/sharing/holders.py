@@ -35,6 +35,7 @@ class SharingHolders(HolderView):
 
     view: SharingView | None = None  #: of the only server
     _looked: int = 0
+    _served_before: set[str] = field(default_factory=set)  # the waiters for which there was room before the last script
     _room: dict[str, _Room] = field(default_factory=dict)  # by waiter
 
     def check_token(self, tracked: TrackedHold, floor: int) -> None:
@@ -74,6 +75,22 @@ class SharingHolders(HolderView):
 
     # -- progress ------------------------------------------------------------------------------------------------------
 
+    def watch(self, view: SharingView) -> None:
+        """Checks the waiters at the only server."""
+        self.view, view.on_before = view, self._before_script
+
+    def _before_script(self) -> None:
+        """Also if a fault is near: room that is found after the script, and was there before it, is not its work."""
+        self._served_before.clear()
+        for name in self.view.names if self.view is not None else ():
+            waiting = _queued(self._attempts(name))
+            if waiting:
+                live = [waiter for waiter in self._object(name).queue() if waiter in waiting]
+                self._served_before.update(waiter for waiter, _ in self._served(name, live, waiting))
+
+    def _attempts(self, name: str) -> list[Attempt]:
+        return [attempt for attempt in self.waiting if attempt.name == name]
+
     def look(self, time: float) -> None:
         super().look(time)
         assert self.view is not None
@@ -91,12 +108,8 @@ class SharingHolders(HolderView):
         """Of each object whose waiters all live without a fault: which of them could be served."""
         found: dict[str, _Room] = {}
         for name in self.view.names if self.view is not None else ():
-            attempts = [attempt for attempt in self.waiting if attempt.name == name]
-            waiting = {
-                waiter: attempt
-                for attempt in attempts
-                if isinstance(attempt.claimed, RedisAttempt) and (waiter := attempt.claimed.waiter) is not None
-            }
+            attempts = self._attempts(name)
+            waiting = _queued(attempts)
             if not waiting or not all(self._calm(attempt, time) for attempt in attempts):
                 continue
             queue = self._object(name).queue()
@@ -104,7 +117,8 @@ class SharingHolders(HolderView):
             for waiter, prompt in self._served(name, live, waiting):
                 known = self._room.get(waiter)
                 ahead = queue[: queue.index(waiter)]
-                within = _PROMPT if prompt and self._wakes(name) else _POLLED
+                made = prompt and waiter not in self._served_before and self._wakes(name)
+                within = _PROMPT if made else _POLLED
                 if any(each not in waiting for each in ahead):
                     within = _BEHIND_DEAD
                 found[waiter] = _Room(time, within) if known is None else known
@@ -112,7 +126,8 @@ class SharingHolders(HolderView):
 
     def _wakes(self, name: str) -> bool:
         """Whether the last script wakes a waiter for which it has made room, by whatever means. If it was for another
-        object, the room has come by an expiry or a fault.
+        object, the room has come by an expiry or a fault. (Room that was there before has come so, or because a
+        conflicting waiter has left: of that, too, only a client that tracks keys is notified.)
 
         Not the acquire of a read-write lock: it makes no room. If there is some after it, an earlier hold has expired,
         of which only a client that tracks keys is notified.
@@ -149,6 +164,15 @@ class SharingHolders(HolderView):
                 break
             served.append((waiter, True))
         return served
+
+
+def _queued(attempts: list[Attempt]) -> dict[str, Attempt]:
+    """Those that are in the queue, or are about to join it, by waiter."""
+    return {
+        waiter: attempt
+        for attempt in attempts
+        if isinstance(attempt.claimed, RedisAttempt) and (waiter := attempt.claimed.waiter) is not None
+    }
 
 
 def _all(held: list[TrackedHold]) -> str:

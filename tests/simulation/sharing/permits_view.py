@@ -16,7 +16,7 @@ class PermitsView(ObjectView):
     """Never more permits out than there are, unless it was made smaller; none is made or lost but by a resize."""
 
     acquire, release, break_ = "permits_acquire", "permits_release", "permits_break"
-    waiter_argument = 8
+    waiter_argument = 7
 
     def __init__(self, model: RedisModel, name: str) -> None:
         super().__init__(model, name)

@@ -46,7 +46,7 @@ class RWLockView(ObjectView):
 
     def _under(self, run: Run) -> str | None:
         """The owner of the write inside of which the claim reads."""
-        owner = run.arguments[5].removesuffix(_WRITE)
+        owner = "".join(run.arguments[5:6]).removesuffix(_WRITE)
         return owner if self.was.get(owner) == "write" else None
 
     def is_granted(self, reply: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.engines.redis.dialect.keys import keys_of
@@ -99,7 +99,7 @@ class ObjectView(abc.ABC):
             self._check_granted(owner, run, now)
             change.granted.append(owner)
         if self.name in run.keys:
-            if run.script == self.release and run.arguments[3] != "0":
+            if run.script == self.release and run.arguments[4:5] not in ([], ["0"]):
                 self.finished.add(run.owner)  # with a tombstone
             elif run.script == self.acquire:
                 self._check_answer(run, now)
@@ -145,6 +145,7 @@ class SharingView:
         self.names: Sequence[str] = [each.name for each in objects]
         self.objects = {each.name: each for each in objects}
         self.scripts = 0  #: how many have run
+        self.on_before: Callable[[], None] = lambda: None  #: called before each command
         self.last: Run | None = None
 
     def owners(self, name: str) -> Sequence[str]:
@@ -153,6 +154,7 @@ class SharingView:
     def before(self) -> None:
         for each in self.objects.values():
             each.before()
+        self.on_before()
 
     def after(self, script: str, words: Sequence[bytes], reply: Any) -> Change:
         self.scripts += 1
@@ -161,6 +163,9 @@ class SharingView:
         self.last = run
         changes = [each.after(run) for each in self.objects.values()]
         return Change(*(list(owners) for owners in map(_together, zip(*changes, strict=True))))
+
+    def may_keep(self, owner: str) -> bool:
+        return False  # none of these objects is handed over
 
     def left_model(self, names: Sequence[str], *, all_keys: bool) -> list[str]:
         return [owner for name in names for owner in self.objects[name].left_model(all_keys=all_keys)]

@@ -54,7 +54,7 @@ class SharingWorld(World):
         node = Node(self.simulator, "server", faults, self.names, self.ttl, rate=self.clock_rate(), view=_view)
         assert isinstance(self.holders, SharingHolders)
         assert isinstance(node.view, SharingView)
-        self.holders.view = node.view
+        self.holders.watch(node.view)
         return [node]
 
     def make_engine(self) -> Engine:

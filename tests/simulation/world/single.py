@@ -193,7 +193,7 @@ class World(BaseWorld):
         for node in self.nodes:
             self._check_leaks(node)
         for process, core in self.cores.items():
-            if not process.dead and core.live:
+            if not process.dead and (core.live or core.young):
                 raise Violation("I9", f"{process.name} still keeps holds after all users had finished")
 
     def _check_leaks(self, node: Node) -> None:
