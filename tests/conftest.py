@@ -35,6 +35,7 @@ from tests.servers.sentinel import SentinelSet
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.support.leaks import close_open_clients
+from tests.support.longest import put_longest_first
 from tests.support.skipping import Skips
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -301,6 +302,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if is_busy or f"mark.{marker}" in collection_path.read_text("utf-8") else True
 
 
+def pytest_collection() -> None:
+    """No collections of garbage while tests are collected, by each of the processes that share them: they would take
+    as long as all the rest of it."""
+    gc.disable()
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     simulations = {path for path in {item.path for item in items} if _SIMULATION in path.parents}
@@ -314,11 +321,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("needs_zookeeper")
         if _POSTGRES_FIXTURES & fixtures:
             item.add_marker("needs_postgres")
+    put_longest_first(items)
 
 
 def pytest_collection_finish() -> None:
     """Exempt everything collected from garbage collection. A collection in a test would otherwise go through thousands
     of tests, for longer than some leases live."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

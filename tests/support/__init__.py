@@ -18,6 +18,7 @@ Read ``waiting`` first: no test sleeps to wait for something.
 - ``certificates``: certificates for servers with TLS
 - ``runs``: runs of pytest and of servers in processes of their own, for tests/harness
 - ``soak``: cases that only ``make soak`` runs
+- ``longest``: the modules that take longest, which are begun first
 - ``skipping``: fails a run in which a test was skipped that tests/skips.toml does not list
 - ``source_files``: the Python files of tests/ and what they import, for tests/harness/test_layout.py
 """

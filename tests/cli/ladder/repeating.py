@@ -11,7 +11,8 @@ import pytest
 from holdfast.cli.ladder.runner import Ladder
 from holdfast.cli.ladder.verdicts import FAULTS, RUNGS, Outcome, expected, fault_named
 
-RUNS: Final = 10
+FEW: Final = 3
+MANY: Final = 10
 #: Runs spend most of their time waiting, so some of them run in parallel.
 _BESIDE: Final = 3
 
@@ -33,7 +34,7 @@ def others(*numbers: int) -> list[Any]:
     ]
 
 
-def repeated(ladder: Ladder, number: int, fault: str, runs: int = RUNS) -> list[Outcome]:
+def repeated(ladder: Ladder, number: int, fault: str, runs: int) -> list[Outcome]:
     rung = RUNGS[number - 1]
     first = ladder.run(rung, fault_named(fault))  # starts the servers
     with ThreadPoolExecutor(_BESIDE) as pool:
