@@ -24,6 +24,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
+import org.redisson.client.RedisNodeNotFoundException;
 import org.redisson.config.Config;
 
 /**
@@ -55,6 +56,8 @@ public final class Contender {
                 config.useClusterServers().addNodeAddress("redis://" + address);
             }
             config.useClusterServers().setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(1);
+            // Redisson gives up a request after about 6 s, and by default it reads where the slots are every 5 s only.
+            config.useClusterServers().setScanInterval(1000);
             CLIENTS.add(Redisson.create(config));
         } else {
             for (String address : addresses) {
@@ -180,15 +183,17 @@ public final class Contender {
     }
 
     /**
-     * Redisson 4.7.0 throws a NullPointerException ("entry" is null) in place of a request for a slot of which it does not
-     * know the node, for a moment after the slot has moved. Its user tries again.
+     * For a moment after a slot has moved, Redisson 4.7.0 does not know its node. In place of a request it throws a
+     * NullPointerException ("entry" is null), or after some attempts that the node is not found. Its user tries again.
      */
     private static <T> T again(Step<T> step) throws Exception {
         for (long end = System.nanoTime() + SLOTS_ARE_READ; ; Thread.sleep(50)) {
             try {
                 return step.run();
             } catch (RedisException error) {
-                if (!(error.getCause() instanceof NullPointerException) || System.nanoTime() > end) {
+                boolean unsent =
+                        error instanceof RedisNodeNotFoundException || error.getCause() instanceof NullPointerException;
+                if (!unsent || System.nanoTime() > end) {
                     throw error;
                 }
             }
