@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, Typ
 from holdfast._config import foreign_keywords, names
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import breaking, operators, semaphores
-from holdfast._core.acquisition import Acquisition
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
+from holdfast._core.direct_acquire import acquire
 from holdfast._core.policy import Policy
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.callers import current_caller
@@ -158,7 +158,7 @@ class AsyncLock(AsyncLockBlock[AsyncLease]):
         if timeout is not None:
             timeout = check_timeout(timeout)
         if not core.reenter(policy, lease):
-            await Acquisition(core, policy, timeout).start(lease)
+            await acquire(core, policy, timeout, lease)
         return lease if policy.on_lost is None else lease._ready(policy.on_lost)
 
     async def inspect(self) -> LockState:

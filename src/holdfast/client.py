@@ -16,9 +16,9 @@ from holdfast._config.durations import Duration, check_timeout
 from holdfast._config.settings import resolve_target
 from holdfast._config.targets import Target
 from holdfast._core import breaking, operators, semaphores
-from holdfast._core.acquisition import Acquisition
 from holdfast._core.blocks import Blocks, exit_of_block
 from holdfast._core.core import Core
+from holdfast._core.direct_acquire import acquire
 from holdfast._core.policy import Policy
 from holdfast._runtime.blocking import BLOCKING, run, run_rest
 from holdfast.base_client import _DEFAULT, LOCK_KEYWORDS, SHARED_KEYWORDS, BaseClient
@@ -124,7 +124,7 @@ class Lock(LockBlock[Lease]):
         if timeout is not None:
             timeout = check_timeout(timeout)
         if not core.reenter(policy, lease):
-            run_rest(Acquisition(core, policy, timeout).start(lease))
+            run_rest(acquire(core, policy, timeout, lease))
         return lease if policy.on_lost is None else lease._ready(policy.on_lost)
 
     def inspect(self) -> LockState:

@@ -222,7 +222,7 @@ class BaseLease(AnyLease):
         handle = hold.handles.get(self._key)
         if handle is None or (hold.state is not states.HELD and hold.reason in ("closed", "forked")):
             return
-        forgotten = hold.reason is None
+        forgotten = hold.reason is None and hold.state is not states.REQUESTED
         if forgotten:
             handle.forgotten = True
         hold.core.watchdog.abandoned(handle)

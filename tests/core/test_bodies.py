@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._core import acquisition, installing
+from holdfast._core import direct_acquire, installing
 from holdfast._core.core import Core
 from tests.support.clients import APIS
 
@@ -45,7 +45,7 @@ async def test_no_body_begins_with_a_lease_that_was_lost_on_its_way(api: str, mo
         core.lose_grant(hold.grant, "broken")
         return in_time
 
-    monkeypatch.setattr(acquisition, "install_directly", lost)
+    monkeypatch.setattr(direct_acquire, "install_directly", lost)
     bodies: list[str] = []
 
     async def enter() -> None:

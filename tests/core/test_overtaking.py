@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._core import acquisition, breaking, installing, local_queue
+from holdfast._core import acquisition, breaking, direct_acquire, installing, local_queue
 from holdfast._core.core import Core
 from holdfast._core.local_queue import MAX_HANDOVERS, LocalQueue, LocalWaiter
 from tests.support.overtaking import SOON, Contention
@@ -196,14 +196,14 @@ def test_no_thread_waits_for_more_holds_than_the_blocks_before_it(monkeypatch: p
             count(seeker)
             install(core, hold, grant, seeker, *rest)  # type: ignore[arg-type]
 
-    def counting_install_directly(core: Core, hold: Any, granted: Any, seeker: Any, handle: Any) -> bool:
+    def counting_install_directly(core: Core, hold: Any, granted: Any) -> bool:
         with core.lock:
-            count(seeker)
-            return install_directly(core, hold, granted, seeker, handle)
+            count(hold)  # which has not waited
+            return install_directly(core, hold, granted)
 
     monkeypatch.setattr(LocalQueue, "join", noting_join)
     monkeypatch.setattr(acquisition, "install", counting_install)
-    monkeypatch.setattr(acquisition, "install_directly", counting_install_directly)
+    monkeypatch.setattr(direct_acquire, "install_directly", counting_install_directly)
     counts: Counter[int] = Counter()
     tokens: list[int] = []
 

@@ -14,6 +14,8 @@ from holdfast._core.states import FINAL, NEXT, Event, State
 SOURCE = Path(holdfast.__path__[0])
 
 _EXPECTED = {
+    (State.REQUESTED, Event.GRANT): State.HELD,
+    (State.REQUESTED, Event.GIVE_UP): State.UNKNOWN,
     (State.HELD, Event.RELEASE): State.RELEASING,
     (State.HELD, Event.LOSE): State.LOST,
     (State.HELD, Event.PARK): State.PARKED,
@@ -42,10 +44,19 @@ def test_final_states_are_those_without_a_way_out() -> None:
 
 def test_only_a_new_grant_to_a_parked_hold_leads_back_to_held() -> None:
     """Invariant I13, no resurrection."""
-    assert [step for step, state in _EXPECTED.items() if state is State.HELD] == [(State.PARKED, Event.RESUME)]
+    granted, *back = [step for step, state in _EXPECTED.items() if state is State.HELD]
+    assert granted == (State.REQUESTED, Event.GRANT)
+    assert State.REQUESTED not in _EXPECTED.values()
+    assert back == [(State.PARKED, Event.RESUME)]
 
 
-_CONSTANT_STEPS = ("self.state = states.START", "hold.state = AFTER_RELEASE", "hold.state = AFTER_CONFIRM")
+_CONSTANT_STEPS = (
+    "self.state = states.START",
+    "self.state = states.REQUESTED",
+    "hold.state = AFTER_GRANT",
+    "hold.state = AFTER_RELEASE",
+    "hold.state = AFTER_CONFIRM",
+)
 
 
 def test_only_the_table_of_states_assigns_a_state() -> None:

@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 import holdfast
-from holdfast._core import acquisition
+from holdfast._core import acquisition, direct_acquire
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.core import Core
+from holdfast._core.direct_hold import DirectHold
 from tests.support.signal_injector import InjectedInterrupt, SignalInjector
 from tests.support.soak import soak
 from tests.support.waiting import eventually
@@ -186,26 +187,30 @@ def test_two_signals_in_calls_at_redis_leave_nothing(at_redis: Caller, step: int
         assert signals_everywhere(at_redis, name, step, then_step) > 2
 
 
+@pytest.mark.parametrize("directly", [True, False], ids=["directly", "by an acquisition"])
 def test_it_is_finished_while_the_caller_handles_the_interrupt(
-    in_memory: Caller, monkeypatch: pytest.MonkeyPatch
+    in_memory: Caller, monkeypatch: pytest.MonkeyPatch, directly: bool
 ) -> None:
-    """The traceback of the interrupt refers to the frames of the call: these must not keep its coroutine."""
+    """The traceback of the interrupt refers to the frames of the call: these must not keep what it is known by."""
     clean_ups = 0
 
-    def interrupted(self: Acquisition, *, drop: bool = True) -> None:
+    def interrupted(self: Any, **options: Any) -> None:
         nonlocal clean_ups
         clean_ups += 1
         if clean_ups == 1:
             raise InjectedInterrupt
-        undo(self, drop=drop)
+        clean_up(self, **options)
 
-    undo = Acquisition._undo
-    monkeypatch.setattr(Acquisition, "_undo", interrupted)
+    of: Any
+    of, method = (DirectHold, "give_up") if directly else (Acquisition, "_undo")
+    clean_up = getattr(of, method)
+    monkeypatch.setattr(of, method, interrupted)
     _interrupt_installs(in_memory.core, monkeypatch)
     name = in_memory.new_name()
+    lock = in_memory.client.lock(name) if directly else in_memory.client.rwlock(name).write
     with pytest.raises(InjectedInterrupt) as interrupt:
-        in_memory.client.rwlock(name).write.acquire()
-    lease = _writing(in_memory.other, name)
+        lock.acquire()
+    lease = (_lock if directly else _writing)(in_memory.other, name)
     assert lease is not None
     lease.release()
     assert isinstance(interrupt.value.__context__, InjectedInterrupt)
@@ -213,23 +218,23 @@ def test_it_is_finished_while_the_caller_handles_the_interrupt(
 
 
 def _interrupt_installs(of: Core, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal comes just before a grant becomes a hold."""
-    for name in ("install", "install_directly"):
-        install = getattr(acquisition, name)
+    """A signal comes just before what was granted becomes a hold."""
+    for module, name in ((acquisition, "install"), (direct_acquire, "install_directly")):
+        install = getattr(module, name)
 
         def interrupted(core: Core, *rest: Any, install: Any = install) -> Any:
             if core is of:
                 raise InjectedInterrupt
             return install(core, *rest)
 
-        monkeypatch.setattr(acquisition, name, interrupted)
+        monkeypatch.setattr(module, name, interrupted)
 
 
 def test_it_is_found_if_a_third_signal_comes_before_the_watchdog_is_woken(
     in_memory: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python ignores what a callback raises: then the next round that comes finds it."""
-    monkeypatch.setattr(Acquisition, "_undo", _raise)
+    monkeypatch.setattr(DirectHold, "give_up", _raise)
     _interrupt_installs(in_memory.core, monkeypatch)
     monkeypatch.setattr(in_memory.core.acquiring, "on_garbage", lambda _: None)
     name = in_memory.new_name()

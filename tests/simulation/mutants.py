@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 from unittest import mock
 
-from holdfast._core import acquisition, installing
+from holdfast._core import direct_acquire, installing
 from holdfast._core.core import Core
 from holdfast._core.direct_hold import DirectHold
 from holdfast._core.grant import DirectGrant, Grant
@@ -89,7 +89,7 @@ def deadline_from_the_reply(world: BaseWorld) -> Iterator[None]:
 
     with (
         mock.patch.object(Grant, "__init__", late_begin),
-        mock.patch.object(acquisition, "install_directly", late_direct_begin),
+        mock.patch.object(direct_acquire, "install_directly", late_direct_begin),
         mock.patch.object(Grant, "confirm", late_confirm),
     ):
         yield
@@ -123,7 +123,7 @@ def no_margin(world: BaseWorld) -> Iterator[None]:
     with (
         mock.patch.object(Grant, "__init__", long_begin),
         mock.patch.object(DirectGrant, "__init__", long_direct_begin),
-        mock.patch.object(acquisition, "install_directly", long_install),
+        mock.patch.object(direct_acquire, "install_directly", long_install),
         mock.patch.object(Grant, "confirm", long_confirm),
     ):
         yield

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Coroutine, Hashable
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast._core import acquire_errors as errors
 from holdfast._core import acquire_time, lease_time, retry
-from holdfast._core.direct_hold import DirectHold
 from holdfast._core.grant import DirectGrant, Grant
 from holdfast._core.hold import Handle, Hold
-from holdfast._core.installing import install, install_directly
+from holdfast._core.installing import install
 from holdfast._core.local_turn import LocalTurn
 from holdfast._core.operations import Call
 from holdfast._runtime.base import DONE, Rest
-from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Busy, Contender, Granted, Handed, RequestFailed
+from holdfast.engines.base import Attempt, Busy, Contender, Granted, Handed, RequestFailed
 from holdfast.errors import EngineUnavailable, LockError, UsageError
+
+if TYPE_CHECKING:
+    from holdfast._core.core import Core
+    from holdfast._core.direct_hold import DirectHold
+    from holdfast._core.policy import Policy
 
 #: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
 _LONGEST_WAIT: Final = 0.5
 #: What the engine has answered to a request; None: there is no answer yet.
 Answer = Any
-#: Answers that are there; others are awaitables.
-_ANSWERS: Final = (Busy, Exception)
 
 
 class Acquisition(LocalTurn):
@@ -37,7 +39,6 @@ class Acquisition(LocalTurn):
     operation = "acquire"  #: what an error about its outcome calls it
 
     # What most never need has its first value here, and is stored once it differs.
-    _asked: DirectHold | None = None  # for which the engine was asked directly
     _attempt: Attempt | None = None
     _grant: Grant | None = None
     _contender: Contender | None = None
@@ -46,83 +47,44 @@ class Acquisition(LocalTurn):
     suspected = False  #: ``break_`` may have taken what the engine has granted to it, or is about to
     broken_token: int | None = None  #: the token of that, if it is known
 
-    def start(self, handle: Handle) -> Rest:
-        """A new hold, with ``handle`` as its first one. DONE: it has it. Else the rest of the acquire, to be run.
+    def __init__(self, core: Core, policy: Policy, timeout: float | None, asked: DirectHold | None = None) -> None:
+        super().__init__(core, policy, timeout, None if asked is None else asked.sent)
+        self._asked = asked  # by which the engine was asked directly
+        if asked is not None:
+            self.unanswered_since = asked.sent
 
-        For what nearly every acquire is: no other caller of this process is at the name, and the first answer grants
-        it; or another one was offered the grant, and has not accepted it. That takes no attempt, and no coroutine if
-        the engine blocks. All else goes on in ``run``, with the answer.
-        """
-        core, policy = self._core, self._policy
-        direct, shared = core.direct, policy.at_engine
-        if direct is None or not policy.direct:
-            return core.begin(self, handle)
-        if shared and not (core.shares_directly and self._nesting(handle._caller) is None):
-            return core.begin(self, handle)
-        acquiring, call, key = core.acquiring, Call(), policy.key
-        answer: Answer = None
+    def start(self, handle: Handle) -> Rest:
+        """The slot is another caller's. DONE: another one was offered its grant, has not accepted it, and it is this
+        one's now. Else the rest of the acquire, to be run."""
+        core = self._core
+        acquiring, call = core.acquiring, Call()
         try:
             acquiring.running[self] = weakref.ref(call, acquiring.on_garbage)
             self._key = handle._key
-            if shared or core.queue.occupants.setdefault(key, self) is self:  # one step: no lock is needed
-                if core.closed:
-                    core.check_open()
-                self.unanswered_since = sent = core.now()
-                owner, description = core.new_owner(), core.describe()
-                self._asked = hold = DirectHold(core, policy, handle._caller, sent, owner, description)
-                timeout = policy.request_timeout if self._deadline is None else self._request_timeout(sent)
-                if shared:
-                    answer = direct.acquire_shared_directly(policy.mode, key, owner, description, policy.ttl, timeout)
-                else:
-                    answer = direct.acquire_directly(key, owner, description, policy.ttl, timeout)
-                if answer.__class__ is int or answer.__class__ is Granted:
-                    if install_directly(core, hold, answer, self, handle):
-                        acquiring.running.pop(self, None)  # as at the end of run
-                        if core.closed:
-                            core.acquisition_left(self)
-                        return DONE
-                    answer = errors.late()
-            elif key in core.queue.offers and (grant := self._take_back()) is not None:
+            if self._policy.key in core.queue.offers and (grant := self._take_back()) is not None:
                 self._grant = grant
                 self._begin_hold(grant, handle, True, core.now())
                 acquiring.running.pop(self, None)  # as at the end of run
                 if core.closed:
                     core.acquisition_left(self)
                 return DONE
-        except (RequestFailed, LockError) as error:
-            answer = error
         except BaseException as error:
             try:
                 self._undo_after(error)
             finally:
                 del call  # the traceback keeps this frame: see operations.py
             raise
-        return core.begin(self, handle, answer)
+        return core.begin(self, handle)
 
     async def run(self, handle: Handle, answer: Answer = None) -> None:
-        """``answer``: to the direct request of ``start``, if there was one."""
+        """``answer``: to the direct request, if there was one."""
         core, policy = self._core, self._policy
-        self._key, granted = handle._key, False
+        self._key = handle._key
         try:
             try:
-                if not (answer is None or isinstance(answer, _ANSWERS)):  # of an engine that is waited for
-                    direct: Any = core.direct  # which is there, as what follows is: ``start`` has used them
-                    hold: Any = self._asked
-                    try:
-                        reply = await answer
-                        if policy.at_engine:
-                            answer = direct.shared_acquired(policy.mode, reply)
-                        else:
-                            answer = direct.acquired(reply)
-                    except RequestFailed as failure:
-                        answer = failure
-                    if answer.__class__ is int or answer.__class__ is Granted:
-                        granted = install_directly(core, hold, answer, self, handle)
-                        answer = None if granted else errors.late()
-                if not granted:
-                    if isinstance(answer, LockError):
-                        raise answer
-                    await self._go_on(handle, answer)
+                if isinstance(answer, LockError):
+                    raise answer
+                await self._go_on(handle, answer)
             except LockError as error:
                 try:
                     await self._clean_up()
@@ -160,7 +122,7 @@ class Acquisition(LocalTurn):
                 # This process has had its turn: it may not overtake those that wait at the engine.
                 non_barging = True
             if grant is None:
-                under = None if policy.mode is EXCLUSIVE else self._nesting(handle._caller)
+                under = core.nesting(policy, handle._caller)
                 self._attempt = core.new_attempt(policy, non_barging=non_barging, under=under)
         if grant is None:
             grant = await self._until_granted(self._known_attempt(), answer)
@@ -194,15 +156,6 @@ class Acquisition(LocalTurn):
             assert self._asked is not None
             self._attempt = self._asked.attempt()
         return self._attempt
-
-    def _nesting(self, caller: Hashable) -> Attempt | None:
-        """What the caller itself holds of a read-write lock: a write allows its read; a read refuses its write."""
-        if self._policy.mode is READ:
-            hold = self._core.held_for_writing(self._policy, caller)
-            return None if hold is None else hold.grant.attempt
-        if self._policy.mode is WRITE:
-            self._core.refuse_upgrade(self._policy, caller)
-        return None
 
     def _report_failure(self, error: BaseException) -> None:
         if self._report is not None:
@@ -357,10 +310,8 @@ class Acquisition(LocalTurn):
         self._core.give_up_slot(self._policy, self, 0.0)
 
     def _give_up_grant(self) -> None:
-        core, grant, asked = self._core, self._grant, self._asked
-        hold: Hold | None = None if grant is None else grant.hold
-        if asked is not None and asked.handles:
-            hold = asked
+        core, grant = self._core, self._grant
+        hold = None if grant is None else grant.hold
         if hold is None:
             self.give_up_claim()
         elif hold.handles.keys() <= {self._key}:

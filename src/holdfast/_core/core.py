@@ -25,7 +25,7 @@ from holdfast._core.operations import Operations, Withdrawable
 from holdfast._core.policy import Policy
 from holdfast._core.shared_looks import SharedLooks
 from holdfast._core.watchdog import Watchdog
-from holdfast._runtime.base import Rest, Runtime
+from holdfast._runtime.base import Runtime
 from holdfast._runtime.description import with_value
 from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Claim, Engine, Session
 from holdfast.engines.optional_sessions import SharedDirectSession, SharedSession
@@ -76,7 +76,8 @@ class Core:
         self.watchdog = Watchdog(self, back, engine.keeper(back))
         self.on_dropped: Final = self.watchdog.dropped.append  #: of handles, see ``Hold.add``
         interrupted = self.watchdog.call_interrupted
-        self.acquiring: Operations[Acquisition] = Operations(interrupted)  #: a client that closes waits for their end
+        #: A client that closes waits for their end.
+        self.acquiring: Operations[Acquisition | DirectHold] = Operations(interrupted)
         self.releasing: Operations[Hold] = Operations(interrupted)  #: by callers to whom the client may be garbage
         self.waiting: Operations[Hold] = Operations(interrupted)  #: for conditions
         self.detaching: Operations[Withdrawable] = Operations(interrupted)
@@ -187,13 +188,18 @@ class Core:
         if hold is not None and hold.held:
             raise acquire_errors.no_upgrade(policy)
 
-    def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Rest:
-        """A new hold, with ``handle`` as its first one; see ``Acquisition.start``."""
-        return Acquisition(self, policy, timeout).start(handle)
+    def nesting(self, policy: Policy, caller: Hashable) -> Attempt | None:
+        """What the caller itself holds of a read-write lock: a write allows its read; a read refuses its write."""
+        if policy.mode is READ:
+            hold = self.held_for_writing(policy, caller)
+            return None if hold is None else hold.grant.attempt
+        if policy.mode is WRITE:
+            self.refuse_upgrade(policy, caller)
+        return None
 
     def begin(self, acquisition: Acquisition, handle: Handle, answer: Any = None) -> Coroutine[Any, Any, None]:
         """Run it, as one of those that are under way: a new hold, with ``handle`` as its first one. ``answer``: to its
-        direct request, if it has begun (``Acquisition.start``).
+        direct request, if there was one (direct_acquire.py).
 
         Cancelled or interrupted, nothing stays behind: either it is undone there, or ``handle`` has the hold, and is
         garbage.
@@ -202,7 +208,7 @@ class Core:
         acquiring.running[acquisition] = weakref.ref(coroutine, acquiring.on_garbage)
         return coroutine
 
-    def acquisition_left(self, acquisition: Acquisition) -> None:
+    def acquisition_left(self, acquisition: Acquisition | DirectHold) -> None:
         """It is not under way any more."""
         self.acquiring.end(acquisition)
         if self.closed:

@@ -149,6 +149,15 @@ class Hold(states.Life):
     def _make_grant(self) -> Grant:
         raise RuntimeError("internal error in holdfast: a hold without a grant")
 
+    @property
+    def unanswered_since(self) -> float | None:
+        """As of an acquisition; see direct_hold.py."""
+        return None
+
+    def withdraw(self) -> None:
+        """Of one that is REQUESTED: have the watchdog make sure that its claim holds nothing, now or later."""
+        raise RuntimeError("internal error in holdfast: a hold that was never requested")
+
     def end_at(self, when: float) -> None:
         """It ends then, whatever the engine says."""
         self.plain = False

@@ -8,6 +8,7 @@ from holdfast._core import states
 from holdfast._core.direct_hold import DirectHold
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
+from holdfast._core.states import AFTER_GRANT
 from holdfast.engines.base import Granted
 from holdfast.errors import NotHeld, UsageError
 
@@ -50,34 +51,34 @@ def install(core: Core, hold: Hold, grant: Grant, seeker: Acquisition, handle: H
         core.lose_grant(grant, grant.lost)
 
 
-def install_directly(core: Core, hold: DirectHold, granted: int | Granted, seeker: Acquisition, handle: Handle) -> bool:
-    """The same for a hold that makes its grant itself, once it is needed. False: the answer came too late."""
+def install_directly(core: Core, hold: DirectHold, granted: int | Granted) -> bool:
+    """The same for a hold that was requested: it has its handle and its slot, and makes its grant itself, once it is
+    needed. False: the answer came too late."""
     policy, sent = hold.policy, hold.sent
     hold.since = now = core.now()
     if now >= hold._valid_until:
         return False
-    if isinstance(granted, int):
+    if granted.__class__ is int:
         hold.token = granted
     else:
-        hold.token, hold.size = granted.token, granted.size
+        hold.token, hold.size = granted.token, granted.size  # type: ignore[union-attr]
     with core.lock:
         if core.closed:
             raise _closed(policy)
-        handle._hold = hold
-        hold.add(handle)
-        core.young[hold] = None
-        if policy.max_hold is None:
-            # From now on, not since it was sent: the watchdog looks by itself before that, and need not be woken.
-            core.watchdog.look_at(sent + policy.renew_after, policy.ttl, now)
-        else:
-            hold.end_at(hold.since + policy.max_hold)
-            core.watchdog.watch(hold.grant, sent)
-        # Now, as in install.
-        if not core.queue.move_in(policy.key, seeker, hold) and policy.reentrant:
+        due = sent + policy.renew_after
+        if policy.max_hold is not None:
+            hold.end_at(now + policy.max_hold)
+            due = min(due, now + policy.max_hold)
+        # From now on, not since it was sent: the watchdog looks by itself before that, and need not be woken.
+        core.watchdog.look_at(due, policy.ttl, now)
+        if policy.at_engine and policy.reentrant:
             core.slotless[policy.place, hold.caller] = hold
-        if not seeker.suspected:
+        # Now, and no call between: a signal handler that re-enters it, keeps the lease, and raises, has it renewed.
+        core.young[hold] = None
+        hold.state = AFTER_GRANT
+        if not hold.suspected:
             return True
-        _suspect(core, hold.grant, seeker)
+        _suspect(core, hold.grant, hold)
     if hold.grant.lost is not None:
         core.lose_grant(hold.grant, hold.grant.lost)
     return True
@@ -87,7 +88,7 @@ def _closed(policy: Policy) -> UsageError:
     return UsageError("this client is closed", name=policy.name)
 
 
-def _suspect(core: Core, grant: Grant, seeker: Acquisition) -> None:
+def _suspect(core: Core, grant: Grant, seeker: Acquisition | DirectHold) -> None:
     """``break_`` may have taken it before it was a hold."""
     grant.stop_handovers()
     core.watchdog.suspect(grant.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast._core import acquire_errors as errors
 from holdfast._core import acquire_time
@@ -28,12 +28,12 @@ class LocalTurn:
     #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
     unanswered_since: float | None = None
 
-    def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
+    def __init__(self, core: Core, policy: Policy, timeout: float | None, started: float | None = None) -> None:
         self._core = core
         self._policy = policy
         self._timeout = timeout
         if timeout is not None:
-            self._deadline = core.front.now() + timeout
+            self._deadline = (core.front.now() if started is None else started) + timeout
         if core.reports is not None:
             self._report = core.reports.attempt(policy, timeout)
 
@@ -128,6 +128,7 @@ class LocalTurn:
         return errors.busy(self._policy, self._timeout)
 
 
-def _unanswered_since(occupant: object) -> float | None:
+def _unanswered_since(occupant: Any) -> float | None:
     """Since when the local caller ahead has had no answer; None if the engine answers it."""
-    return occupant.unanswered_since if isinstance(occupant, LocalTurn) else None
+    since: float | None = None if occupant is None else occupant.unanswered_since
+    return since

@@ -48,8 +48,8 @@ class Operations(Generic[T]):
     def end(self, operation: T) -> None:
         self.running.pop(operation, None)
 
-    def __contains__(self, operation: T) -> bool:
-        reference = self.running.get(operation)
+    def __contains__(self, operation: object) -> bool:
+        reference = self.running.get(operation)  # type: ignore[arg-type]
         return reference is not None and _runs(reference())
 
     def all(self) -> list[T]:

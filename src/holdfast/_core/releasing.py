@@ -338,6 +338,9 @@ def abandon(core: Core, hold: Hold, outcome: End = "unknown") -> None:
             core.withdraw_unreleased(hold)
             hold.report_end(outcome)
             hold.advance(states.CONFIRM)
+        if hold.state is states.REQUESTED and not hold.handles:
+            hold.withdraw()
+            hold.advance(states.GIVE_UP)
         if hold.state is states.HELD and not hold.handles:
             waiter = _end(core, hold, core.front.now())
         if hold.state is states.RELEASING and hold.grant.handed_on_by(hold):
@@ -410,6 +413,8 @@ def give_up_handle(core: Core, hold: Hold, key: int) -> None:
 
 def is_over(core: Core, hold: Hold) -> bool:
     """Whether the hold should have ended, and no caller is about to end it."""
+    if hold.state is states.REQUESTED:
+        return hold not in core.acquiring
     if hold.state is states.PARKED and not hold.handles:
         return True  # its caller waits for a condition, and finds out
     return hold not in core.releasing and (hold.state is not states.HELD or not hold.handles)

@@ -27,6 +27,7 @@ from holdfast._config import names
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import operators, releasing
 from holdfast._core.core import Core
+from holdfast._core.direct_acquire import acquire
 from holdfast._runtime.blocking import run
 from holdfast.base_client import BaseClient
 from holdfast.client import Client
@@ -164,7 +165,7 @@ class BaseBarrier(NotPortable):
         if self._at_engine:
             opened = await EngineRounds(core, self._policy).enter(lease, deadline)
             return None if opened is None else Membership(lease, "", opened)
-        await core.acquire(self._policy, None, lease)
+        await acquire(core, self._policy, None, lease)
         state = await _Entering(self, core, lease).run(deadline)
         if state is not None:
             return Membership(lease, state.made, state.round)

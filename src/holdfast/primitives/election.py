@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import operators
 from holdfast._core.core import Core
+from holdfast._core.direct_acquire import acquire
 from holdfast._runtime.blocking import run
 from holdfast.base_client import BaseClient
 from holdfast.client import Client
@@ -61,7 +62,7 @@ class BaseElection(NotPortable, Generic[T]):
 
     async def _campaign(self, core: Core, lease: T, timeout: float | None) -> T:
         if not core.reenter(self._policy, lease):
-            await core.acquire(self._policy, timeout, lease)
+            await acquire(core, self._policy, timeout, lease)
         lease._ready(self._policy.on_lost)
         # The last step: once it is kept here, it leads until resign, or until an interrupted campaign is undone.
         self._leases = [each for each in self._leases if not each.released] + [lease]

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast._core import operators, releasing
 from holdfast._core.core import Core
+from holdfast._core.direct_acquire import acquire
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Attempt, RequestFailed
 from holdfast.engines.optional_sessions import BarrierSession, Gathering
@@ -39,7 +40,7 @@ class EngineRounds:
         core, parties = self._core, self._policy.mode.size
         left = None if deadline is None else max(0.0, deadline - core.front.now())
         try:
-            await core.acquire(self._policy, left, lease)
+            await acquire(core, self._policy, left, lease)
         except AcquireTimeout:
             return None
         listener = await self._listener()

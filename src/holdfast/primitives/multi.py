@@ -23,6 +23,7 @@ from holdfast._config import foreign_keywords
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import releasing, renewing
 from holdfast._core.core import Core
+from holdfast._core.direct_acquire import acquire
 from holdfast._core.hold import Hold
 from holdfast._core.policy import Policy
 from holdfast._runtime.base import Event
@@ -137,7 +138,7 @@ async def acquire_all(parts: Sequence[tuple[Core, Policy]], leases: Sequence[Bas
             for (core, policy), lease in zip(parts, leases, strict=True):
                 if not core.reenter(policy, lease):
                     left = None if deadline is None else max(0.0, deadline - now())
-                    await core.acquire(policy, left, lease)
+                    await acquire(core, policy, left, lease)
             for lease in leases:
                 lease.check()  # an early one may be lost by now, while the later ones were waited for
         except LockError as error:

@@ -7,6 +7,7 @@ from typing import Never
 from holdfast._config import foreign_keywords
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import operators, semaphores
+from holdfast._core.direct_acquire import acquire
 from holdfast._core.policy import Policy
 from holdfast._runtime.blocking import run, run_rest
 from holdfast.client import Client, LockBlock
@@ -42,7 +43,7 @@ class Semaphore(LockBlock[Lease]):
             foreign_keywords.refuse_keywords("acquire", foreign, ("n", "timeout"))
         core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
         policy = semaphores.for_permits(self._policy, n)
-        run_rest(core.acquire(policy, seconds, lease))
+        run_rest(acquire(core, policy, seconds, lease))
         semaphores.compare_size(core, lease._hold)
         return lease._ready(policy.on_lost)
 

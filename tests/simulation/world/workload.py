@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from holdfast._core import breaking
+from holdfast._core import breaking, direct_acquire
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._core.states import State
@@ -133,7 +133,7 @@ class User:
         try:
             lease = SimLease()
             if not self._core.reenter(policy, lease):
-                await self._core.acquire(policy, timeout, lease)
+                await direct_acquire.acquire(self._core, policy, timeout, lease)
         except AcquireTimeout:
             self._timed_out(attempt)
         except EngineUnavailable as error:

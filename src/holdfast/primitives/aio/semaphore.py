@@ -7,6 +7,7 @@ from typing import Never
 from holdfast._config import foreign_keywords
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import operators, semaphores
+from holdfast._core.direct_acquire import acquire
 from holdfast._core.policy import Policy
 from holdfast.aio import AsyncClient, AsyncLockBlock
 from holdfast.async_lease import AsyncLease
@@ -40,7 +41,7 @@ class AsyncSemaphore(AsyncLockBlock[AsyncLease]):
             foreign_keywords.refuse_keywords("acquire", foreign, ("n", "timeout"))
         core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
         policy = semaphores.for_permits(self._policy, n)
-        await core.acquire(policy, seconds, lease)
+        await acquire(core, policy, seconds, lease)
         semaphores.compare_size(core, lease._hold)
         return lease._ready(policy.on_lost)
 
