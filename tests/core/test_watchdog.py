@@ -10,7 +10,10 @@ import pytest
 
 import holdfast
 from holdfast._core import releasing
+from holdfast._core.early_looks import EARLY
+from holdfast._runtime.blocking import run
 from holdfast.engines.base import Claim, RequestFailed
+from tests.servers.redis import RedisServer
 from tests.support.waiting import LASTING, eventually, renewed
 
 
@@ -131,4 +134,32 @@ def test_a_lease_that_is_not_renewed_and_was_verified_late_is_looked_at_by_its_d
         with core.lock:
             core.watchdog.watch(grant, grant.deadline - 1.0)
         assert grant.due <= grant.deadline
+        lease.release()
+
+
+@pytest.mark.parametrize("step", ["plan its sleep", "take what is due", "look early"])
+def test_a_lease_is_looked_at_in_time_though_the_watchdog_forgets_when_the_one_before_it_was_due(
+    step: str, redis_server: RedisServer
+) -> None:
+    """Most acquires do not notify it, since it looks in time for the one before them: until it has moved that look."""
+    with holdfast.connect(redis_server.url, ttl=LASTING) as locks:
+        core = locks._open()
+        watchdog = core.watchdog
+        with core.lock:  # so it does nothing by itself meanwhile
+            for _ in range(2):
+                locks.lock("a").acquire().release()
+            now = core.now()
+            assert watchdog.covered_from <= now
+            if step == "plan its sleep":
+                watchdog._plan_sleep()
+            elif step == "take what is due":
+                watchdog._take_due(now)
+            else:
+                watchdog._early_looks.oldest = now - 2 * EARLY
+                run(watchdog._round(()))
+            lease = locks.lock("a").acquire()
+            assert watchdog._earliest <= lease._hold.grant.due
+            assert watchdog._early_looks.oldest <= lease._hold.since
+            assert watchdog._shortest_ttl() <= LASTING
+            assert watchdog._wakes_at <= lease._hold.grant.due
         lease.release()

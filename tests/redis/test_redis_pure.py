@@ -179,11 +179,11 @@ def test_direct_requests_contain_what_their_scripts_need(description: bytes) -> 
     assert words_of(acquire)[2:] == [b"4", *named, b"owner:1", b"2500", description, b"60000"]
     named = [key.encode() for key in of.release]
     channel = of.channel.encode()
-    _, release = leases.encode_release_directly(of, "owner:1", "PUBLISH", awaited=True)
+    _, release = leases.encode_release_directly(of, "owner:1", "PUBLISH", True)
     assert release == leases.encode_release("job", "owner:1", "PUBLISH").packed
-    _, release = leases.encode_release_directly(of, "owner:1", "PUBLISH", awaited=False)
+    _, release = leases.encode_release_directly(of, "owner:1", "PUBLISH", False)
     assert words_of(release)[2:] == [b"3", *named, b"owner:1", channel]
-    _, release = leases.encode_release_directly(of, "owner:1", "SPUBLISH", awaited=False)
+    _, release = leases.encode_release_directly(of, "owner:1", "SPUBLISH", False)
     assert words_of(release)[2:] == [b"3", *named, b"owner:1", channel, b"SPUBLISH"]
 
 
@@ -201,7 +201,7 @@ def test_request_to_join_is_the_same_with_and_without_an_earlier_place(tokens: i
 
 def test_request_by_source_has_the_same_keys_and_arguments() -> None:
     of = keys.keys_of("job")
-    direct = Packed(*leases.encode_release_directly(of, "owner:1", "PUBLISH", awaited=False))
+    direct = Packed(*leases.encode_release_directly(of, "owner:1", "PUBLISH", False))
     for call in (direct, leases.encode_release("job", "owner:1", "PUBLISH")):
         command, source, *rest = words_of(call.by_source())
         assert (command, source.decode()) == (b"EVAL", RELEASE.source)

@@ -54,7 +54,7 @@ def install(core: Core, hold: Hold, grant: Grant, seeker: Acquisition, handle: H
 def install_directly(core: Core, hold: DirectHold, granted: int | Granted) -> bool:
     """The same for a hold that was requested: it has its handle and its slot, and makes its grant itself, once it is
     needed. False: the answer came too late."""
-    policy, sent = hold.policy, hold.sent
+    policy, sent, watchdog = hold.policy, hold.sent, core.watchdog
     hold.since = now = core.now()
     if now >= hold._valid_until:
         return False
@@ -65,12 +65,12 @@ def install_directly(core: Core, hold: DirectHold, granted: int | Granted) -> bo
     with core.lock:
         if core.closed:
             raise _closed(policy)
-        due = sent + policy.renew_after
         if policy.max_hold is not None:
             hold.end_at(now + policy.max_hold)
-            due = min(due, now + policy.max_hold)
-        # From now on, not since it was sent: the watchdog looks by itself before that, and need not be woken.
-        core.watchdog.look_at(due, policy.ttl, now)
+            watchdog.look_at(min(sent + policy.renew_after, now + policy.max_hold), policy.ttl, now)
+        elif sent < watchdog.covered_from or policy.ttl < watchdog.covered_ttl:
+            # From now on, not since it was sent: the watchdog looks by itself before that, and need not be woken.
+            watchdog.cover(sent, sent + policy.renew_after, policy.ttl, now)
         if policy.at_engine and policy.reentrant:
             core.slotless[policy.place, hold.caller] = hold
         # Now, and no call between: a signal handler that re-enters it, keeps the lease, and raises, has it renewed.

@@ -76,14 +76,14 @@ def start(core: Core, hold: Hold, handle: Handle) -> Rest:
     For what nearly every release is: of the only handle, in time, and no local caller waits. That takes no attempt, and
     no coroutine if the engine blocks.
     """
-    policy, grant, direct, waiters = hold.policy, hold._grant, core.direct, core.queue.waiters
-    key = policy.key
+    policy, grant, direct, queue = hold.policy, hold._grant, core.direct, core.queue
+    key, waiters, handles = policy.key, queue.waiters, hold.handles
     if direct is None or (grant is not None and grant.__class__ is not DirectGrant):
         return _hand_on(core, hold, handle) if key in waiters else release(core, hold, handle)
     releasing, call = core.releasing, Call()
     try:
         with core.lock:
-            handles, grant = hold.handles, hold._grant  # the watchdog may have made it, or a wait brought another
+            grant = hold._grant  # the watchdog may have made it, or a wait brought another
             if (
                 hold.state is not _HELD
                 or (grant is not None and grant.__class__ is not DirectGrant)

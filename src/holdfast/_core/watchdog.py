@@ -80,6 +80,8 @@ class Watchdog:
         self._earliest = _NEVER  # no lease is to be looked at before
         self._known_ttl = _NEVER  # the shortest of the leases that were live when it planned its sleep, or before
         self._new_ttl = _NEVER  # the shortest of those that came since
+        #: It need not be notified of leases that were requested after this, for at least this ttl: it looks in time.
+        self.covered_from = self.covered_ttl = _NEVER
         self._early = core.engine.early_watch
         self._early_looks = EarlyLooks()
         self._wakes_at = _NOW  # when it will look by itself
@@ -116,6 +118,12 @@ class Watchdog:
             self._new_ttl = ttl
         if due < self._wakes_at or not self.started:
             self._look_by(due)
+
+    def cover(self, sent: float, due: float, ttl: float, since: float) -> None:
+        """As ``look_at``, for one of many: those that are requested later, for no shorter a ttl, are due no sooner, and
+        need not call it, as long as it does not forget when it has to look (``_uncover``)."""
+        self.look_at(due, ttl, since)
+        self.covered_from, self.covered_ttl = sent, ttl
 
     def withdraw(self, attempt: Attempt, until: float) -> None:
         """Make sure in the background that ``attempt`` holds nothing, now or later."""
@@ -181,6 +189,10 @@ class Watchdog:
         if self._core.reports is not None:
             self._core.reports.delivery.shut()
 
+    def _uncover(self) -> None:
+        """In the same step as whatever moves the next look to a later time."""
+        self.covered_from = self.covered_ttl = _NEVER
+
     def _look_by(self, due: float) -> None:
         if not self.started or due < self._wakes_at:
             self._start_or_wake()
@@ -228,6 +240,7 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
+            self._uncover()
             if not self._core.live and not self._core.young:
                 self._earliest = self._known_ttl = _NEVER
             wake = min(
@@ -282,6 +295,7 @@ class Watchdog:
         await self._look_after_leases(suspects, now)
         with self._core.lock:
             if now >= self._early_looks.due():
+                self._uncover()
                 self._core.make_grants()
             early = self._early_looks.take(self._core.live, now)
         await self._watch_early(self._still_valid(early))
@@ -308,6 +322,7 @@ class Watchdog:
 
         Not so what was handed over just now: most of it is over before it is to be confirmed.
         """
+        self._uncover()
         live, taken, earliest = self._core.grants(), list[Grant](), _NEVER
         for grant in live:
             due = grant.due

@@ -43,6 +43,7 @@ _SCAN_COUNT: Final = 500
 _BUSY: Final = Busy()
 #: What the scripts of locks reply; others are awaitables.
 _REPLIES: Final = frozenset({bytes, int, list, ReplyError})
+_encode_release: Final = leases.encode_release_directly
 #: The time of a request whose deadline is over (s).
 _LEAST: Final = 0.001
 
@@ -131,6 +132,8 @@ class RedisSession:
             return None  # if it is going to wait, it joins the queue with its first request
         keys = keys_of(name).acquire_free
         reply = self._channel.start(keys, self._encode_free(keys, owner, ttl, description), timeout)
+        if reply.__class__ is bytes:
+            return int(reply)  # as decode_free
         return grants.decode_free(reply) if reply.__class__ in _REPLIES else reply
 
     def acquired(self, reply: Any) -> int | Busy | None:
@@ -138,8 +141,7 @@ class RedisSession:
 
     def release_directly(self, name: str, owner: str, timeout: float) -> Any:
         channel = self._channel
-        awaited = name in self._seats.contended
-        keys, packed = leases.encode_release_directly(keys_of(name), owner, channel.publish, awaited=awaited)
+        keys, packed = _encode_release(keys_of(name), owner, channel.publish, name in self._seats.contended)
         reply = channel.start(keys, packed, timeout)
         return leases.decode_directly(reply) if reply.__class__ in _REPLIES else reply
 

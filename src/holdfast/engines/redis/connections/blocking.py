@@ -35,6 +35,7 @@ from holdfast.errors import EngineRefused
 _IDLE_CAP: Final = 16
 #: A connection that was idle for longer is checked before it is used: the server may have closed it meanwhile (s).
 _REST: Final = 1.0
+_monotonic: Final = time.monotonic
 
 
 class BlockingChannel:
@@ -62,13 +63,13 @@ class BlockingChannel:
 
     def start(self, keys: Opening | Call | None, packed: bytes, timeout: float) -> Any:
         """``keys``: what names the script, if the server may not know it."""
-        now = time.monotonic()
-        idle, deadline = self._idle, now + timeout
+        now, idle = _monotonic(), self._idle
         try:
             wire = idle.pop()
         except IndexError:
             wire = None
         if wire is None or now - wire.rested > _REST or wire.address != self._settings.address:
+            deadline = now + timeout
             wire = self.take(timeout, wire)
             now = time.monotonic()
             timeout = max(deadline - now, 0.001)  # connecting has taken its part
@@ -83,7 +84,7 @@ class BlockingChannel:
         else:
             idle.append(wire)
         if reply.__class__ is ReplyError and keys is not None and is_unknown_script(reply):
-            return self.start(None, by_source(keys.script, packed), max(deadline - time.monotonic(), 0.001))
+            return self.start(None, by_source(keys.script, packed), max(now + timeout - time.monotonic(), 0.001))
         return reply
 
     async def run_acknowledged(

@@ -153,7 +153,7 @@ class Wire:
         # As send and reply, for what nearly always happens: all is written at once, and what is read is the reply.
         sent, reader = 0, self._reader
         if timeout == self._timeout:
-            self.owed += 1
+            self.owed = 1
             try:
                 sent = self._write(packed)
             except BlockingIOError:
@@ -172,7 +172,7 @@ class Wire:
             raise self._unanswered(error) from error
         if reply is NOTHING or reply.__class__ is _PUSH:
             return self.reply(now + timeout, reply)
-        self.owed -= 1
+        self.owed = 0
         return reply
 
     def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:

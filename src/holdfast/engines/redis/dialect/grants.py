@@ -14,7 +14,7 @@ from holdfast.engines.redis.dialect import registers
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
 from holdfast.engines.redis.dialect.replies import Answer
-from holdfast.engines.redis.dialect.requests import HEADS, Arguments, Call, Closing, Opening, Packed, head
+from holdfast.engines.redis.dialect.requests import HEADS, HEADS_CAP, Arguments, Call, Closing, Opening, Packed, head
 from holdfast.engines.redis.scripts import ACQUIRE, ACQUIRE_LOAD, ACQUIRE_OR_JOIN, JOIN, RAISE
 from holdfast.engines.registers import RegisterKey
 
@@ -95,13 +95,13 @@ class AcquireEncoder:
 
     def encode_free(self, keys: Opening, owner: str, ttl: float, description: bytes) -> bytes:
         """For a claim on one token that was not sent before: ``acquire_free.lua``. ``keys``: ``Keys.acquire_free``."""
-        word = owner.encode()
+        word, size = owner.encode(), len(description)
         parts = (
             keys.packed,
             HEADS[len(word)],
             word,
             self._ttls.get(ttl) or self._packed_ttl(ttl),
-            head(len(description)),
+            HEADS[size] if size < HEADS_CAP else head(size),
             description,
             self._counter,
         )

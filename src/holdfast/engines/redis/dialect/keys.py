@@ -61,8 +61,8 @@ class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
     __slots__ = (
-        "_release_closings", "_releases", "acquire", "acquire_free", "channel", "metadata", "name", "queue",
-        "release", "token", "tombstones",
+        "_release_closings", "acquire", "acquire_free", "channel", "metadata", "name", "queue", "release", "releases",
+        "token", "tombstones",
     )  # fmt: skip
     acquire: Opening  #: made when it is needed
 
@@ -77,7 +77,7 @@ class Keys:
         self.acquire_free = Opening.of(ACQUIRE_FREE, free, arguments=4)
         self.release = Opening.of(RELEASE, (name, self.metadata, self.tombstones), arguments=4)
         self._release_closings: dict[str, Closing] = {}
-        self._releases: dict[str, tuple[Direct, Direct]] = {}
+        self.releases: dict[str, tuple[Direct, Direct]] = {}  #: what ``pack_releases`` has made
 
     # What a free lock does not need is made when it is needed: thousands of names are remembered.
 
@@ -120,15 +120,13 @@ class Keys:
             closing = self._release_closings[publish] = Closing.of(self.channel, publish, 0)
         return closing
 
-    def releases(self, publish: Publish) -> tuple[Direct, Direct]:
+    def pack_releases(self, publish: Publish) -> tuple[Direct, Direct]:
         """A release without a tombstone that expects no waiter, and one that does: packed once."""
-        found = self._releases.get(publish)
-        if found is None:
-            rest = Closing.of(self.channel) if publish == "PUBLISH" else Closing.of(self.channel, publish)
-            opening = Opening.of(RELEASE, tuple(self.release), arguments=1 + len(rest))
-            awaited = (self.release, b"\r\n" + self.release_closing(publish).packed)
-            found = self._releases[publish] = ((opening, b"\r\n" + rest.packed), awaited)
-        return found
+        rest = Closing.of(self.channel) if publish == "PUBLISH" else Closing.of(self.channel, publish)
+        opening = Opening.of(RELEASE, tuple(self.release), arguments=1 + len(rest))
+        awaited = (self.release, b"\r\n" + self.release_closing(publish).packed)
+        packed = self.releases[publish] = ((opening, b"\r\n" + rest.packed), awaited)
+        return packed
 
     def waiter(self, waiter: str) -> str:
         """The key that is there as long as ``waiter`` is. Scripts build it the same way, from the queue's key."""

@@ -74,10 +74,10 @@ def encode_release(
     return Call(RELEASE, (*keys.release, keys.queue, keys.waiter(waiter)), (owner, *closing, *rest))
 
 
-def encode_release_directly(keys: Keys, owner: str, publish: Publish, *, awaited: bool) -> tuple[Opening, bytes]:
+def encode_release_directly(keys: Keys, owner: str, publish: Publish, awaited: bool) -> tuple[Opening, bytes]:
     """The same, without a tombstone or a waiter: what nearly every release is. ``awaited``: others are expected to wait
     for the lock; else a command is saved if none does."""
-    opening, rest = keys.releases(publish)[awaited]
+    opening, rest = (keys.releases.get(publish) or keys.pack_releases(publish))[awaited]
     word = owner.encode()
     return opening, b"".join((opening.packed, HEADS[len(word)], word, rest))
 

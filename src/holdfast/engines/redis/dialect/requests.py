@@ -17,13 +17,13 @@ from holdfast.engines.redis.scripts import Script
 Publish = Literal["PUBLISH", "SPUBLISH", "BOTH"]
 
 #: The heads of words by their length; an owner has some 56 characters, a description 100 or more.
-_HEADS_CAP: Final = 1024
-HEADS: Final = tuple(b"$%d\r\n" % length for length in range(_HEADS_CAP))
+HEADS_CAP: Final = 1024
+HEADS: Final = tuple(b"$%d\r\n" % length for length in range(HEADS_CAP))
 
 
 def head(length: int) -> bytes:
     """What is sent before a word of this length."""
-    return HEADS[length] if length < _HEADS_CAP else b"$%d\r\n" % length
+    return HEADS[length] if length < HEADS_CAP else b"$%d\r\n" % length
 
 
 class Opening(tuple[str, ...]):  # noqa: SLOT001  (a tuple's subclass cannot have slots of its own)
