@@ -18,7 +18,7 @@ SEEDS: Final = int(os.environ.get("SIM_SEEDS", "150")) // 3
 
 #: For each mutant: the invariants that must detect it, and a seed that does, which is tried first.
 NOTICED: Final[dict[str, tuple[set[str], int]]] = {
-    "taken-back-and-accepted": ({"I1"}, 0),
+    "taken-back-and-accepted": ({"I1"}, 1),
     "taken-back-without-a-place": ({"I6"}, 0),
     "taken-back-without-a-token": ({"I5"}, 0),
 }

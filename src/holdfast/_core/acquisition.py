@@ -54,14 +54,16 @@ class Acquisition(LocalTurn):
             self.unanswered_since = asked.sent
 
     def start(self, handle: Handle) -> Rest:
-        """The slot is another caller's. DONE: another one was offered its grant, has not accepted it, and it is this
-        one's now. Else the rest of the acquire, to be run."""
+        """For a name that others want, too. DONE: another caller was offered its grant, has not accepted it, and it is
+        this one's now. Else the rest of the acquire, to be run."""
         core = self._core
+        if self._policy.key not in core.queue.offers:
+            return core.begin(self, handle)
         acquiring, call = core.acquiring, Call()
         try:
             acquiring.running[self] = weakref.ref(call, acquiring.on_garbage)
             self._key = handle._key
-            if self._policy.key in core.queue.offers and (grant := self._take_back()) is not None:
+            if (grant := self._take_back()) is not None:
                 self._grant = grant
                 self._begin_hold(grant, handle, True, core.now())
                 acquiring.running.pop(self, None)  # as at the end of run
@@ -227,11 +229,11 @@ class Acquisition(LocalTurn):
         policy, now, claim = self._policy, self._core.front.now(), attempt.claim
         if claim.replicas or claim.register is not None:
             return None
-        asked = self._asked
-        if asked is None or attempt.unresolved or attempt.owner != asked.owner:
-            grant = Grant(attempt, policy, handed.sent, handed.token)
+        plain = policy.direct and claim.tokens == 1 and not attempt.unresolved and attempt.owner == claim.owner
+        if plain and self._core.direct is not None:
+            grant: Grant = DirectGrant(policy, handed.sent, handed.token, None, attempt)
         else:
-            grant = DirectGrant(policy, handed.sent, handed.token, None, attempt)
+            grant = Grant(attempt, policy, handed.sent, handed.token)
         if handed.lease < claim.ttl:
             grant.handed_over(handed.sent, handed.lease, now)
             if not policy.renew or policy.max_hold is not None or not self._core.watchdog.started:

@@ -40,7 +40,7 @@ def acquire(core: Core, policy: Policy, timeout: float | None, handle: Handle) -
     if shared:
         if not core.shares_directly or core.nesting(policy, handle._caller) is not None:
             return core.begin(Acquisition(core, policy, timeout), handle)
-    elif key in core.queue.occupants:
+    elif key in core.queue.occupants or key in direct.contended:
         return Acquisition(core, policy, timeout).start(handle)
     sent, acquiring, call = core.now(), core.acquiring, Call()
     hold = DirectHold(core, policy, handle, sent)

@@ -20,7 +20,7 @@ Three rules bind every engine:
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Container, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
@@ -347,6 +347,10 @@ class DirectSession(Session[A], Protocol[A]):
 
     On a runtime that suspends, the answer may be an awaitable: ``acquired`` and ``released`` read what it brings.
     """
+
+    @property
+    def contended(self) -> Container[str]:
+        """Names for which a claim is likely to wait: it asks by ``acquire``."""
 
     def acquire_directly(
         self, name: str, owner: str, description: bytes, ttl: float, timeout: float

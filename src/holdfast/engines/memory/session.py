@@ -40,6 +40,7 @@ class MemorySession(StoreView):
     """See :class:`holdfast.engines.base.Session`."""
 
     attempt = SimpleAttempt
+    contended = frozenset[str]()
 
     @property
     def registers(self) -> MemoryRegisters:

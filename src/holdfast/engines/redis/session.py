@@ -60,6 +60,7 @@ class RedisSession:
         encoder = grants.AcquireEncoder(self._counter_ttl)
         self._encode_acquire, self._encode_free = encoder.encode, encoder.encode_free
         self._seats = Seats(channel, runtime, encoder)
+        self.contended = self._seats.contended  #: a claim that is going to wait joins the queue with its first request
         self.registers = RedisRegisters(channel, runtime, self._counter_ttl)
 
     def nested(self, claim: Claim, under: RedisAttempt) -> RedisAttempt:
@@ -70,7 +71,7 @@ class RedisSession:
     async def acquire(self, attempt: RedisAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
         is_lock = claim.mode is EXCLUSIVE or modes.is_lock(attempt)
-        if is_lock and attempt.waits and attempt.waiter is None and claim.name in self._seats.contended:
+        if is_lock and attempt.waits and attempt.waiter is None and claim.name in self.contended:
             joined = await self._join(attempt, timeout)
             if joined is not None:
                 return joined
@@ -128,8 +129,6 @@ class RedisSession:
 
     def acquire_directly(self, name: str, owner: str, description: bytes, ttl: float, timeout: float) -> Any:
         """See :class:`holdfast.engines.base.DirectSession`."""
-        if name in self._seats.contended:
-            return None  # if it is going to wait, it joins the queue with its first request
         keys = keys_of(name).acquire_free
         reply = self._channel.start(keys, self._encode_free(keys, owner, ttl, description), timeout)
         if reply.__class__ is bytes:
@@ -141,7 +140,7 @@ class RedisSession:
 
     def release_directly(self, name: str, owner: str, timeout: float) -> Any:
         channel = self._channel
-        keys, packed = _encode_release(keys_of(name), owner, channel.publish, name in self._seats.contended)
+        keys, packed = _encode_release(keys_of(name), owner, channel.publish, name in self.contended)
         reply = channel.start(keys, packed, timeout)
         return leases.decode_directly(reply) if reply.__class__ in _REPLIES else reply
 

@@ -24,6 +24,7 @@ class SqliteSession(StoreAccess):
     """See :class:`holdfast.engines.base.Session`."""
 
     attempt = SimpleAttempt
+    contended = frozenset[str]()
 
     @property
     def registers(self) -> SqliteRegisters:

@@ -262,7 +262,7 @@ class BlockingChannel:
                     wire = self._idle.pop()
                 except IndexError:
                     return self.connect(timeout)
-            if self.leads_there(wire) and not wire.is_dead():
+            if self.leads_there(wire) and (time.monotonic() - wire.rested <= _REST or not wire.is_dead()):
                 return wire
             wire.close()
             wire = None

@@ -190,13 +190,13 @@ class Wire:
             # What the reader has now is part of a push. Its rest may never come: a wait for it might never end.
             if not self._deciphered() and not self._polled(seconds):
                 return False
-            if isinstance(self._sock, ssl.SSLSocket):
+            if self._read_now is None:
                 self._shorten(time.monotonic() + _RECORD)  # readable, perhaps, but no whole record
-            self._reader.feed(self._sock.recv(_CHUNK) or _end_of_stream())
+            self._reader.feed((self._read_now or self._read)() or _end_of_stream())
             self._drain()
             return True
-        except TimeoutError:
-            return False  # TLS: part of a record
+        except (TimeoutError, BlockingIOError):
+            return False  # TLS: part of a record. Or the kernel has dropped what had arrived.
         except (OSError, hiredis.ProtocolError) as error:
             raise self._lost(error) from error
 
