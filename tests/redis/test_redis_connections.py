@@ -468,3 +468,18 @@ def test_database_and_client_name_are_used(api: str, redis_server: RedisServer) 
         assert "mine" in {entry["name"] for entry in redis_server.client().client_list()}
 
     on_api(api, redis_server.url.replace("/0", "/3") + "?client_name=mine", body)
+
+
+def test_watch_whose_connection_was_closed_is_closed_without_an_error(redis_server: RedisServer) -> None:
+    """As by a client that is closed while a signal has ended its caller: the finaliser of the watch finds it so."""
+    with Other(redis_server.url) as other:
+        channel: Any = other.session._channel
+        watch = channel.watch()
+        assert run(watch.take_seat("redisson_lock__channel:{a}", "waiter owner", TIMEOUT)) is not None
+        assert watch._wire is not None
+        watch._wire.close()
+        assert watch._wire.is_dead()
+        with pytest.raises(RequestFailed):
+            watch._wire.listen(0.0)
+        watch.close()
+        assert not channel.has_idle

@@ -9,7 +9,8 @@ One call:
 
 * ``core``: one open client: its sessions, its holds, how they begin and end, how the client closes
 * ``policy``: what a Lock object is made of: a name and how to hold it
-* ``acquisition``: one acquire: the local queue, then the engine; ``acquire_errors``: why it has failed;
+* ``direct_acquire``: what nearly every acquire is: one request, granted by the first answer
+* ``acquisition``: any other acquire: the local queue, then the engine; ``acquire_errors``: why it has failed;
   ``acquire_time``: how long its requests may take
 * ``local_queue``: the waiters inside this process, and hand-over without a round trip; ``local_turn``: one caller's way
   through it
@@ -23,7 +24,7 @@ One call:
 What they work on:
 
 * ``grant``, ``hold``: a grant with its deadline and tokens; a hold with its handles and its loss;
-  ``direct_hold``: one whose grant is made late
+  ``direct_hold``: one that is there before its grant
 * ``states``: the states of a hold, and the only place where one follows from the other
 * ``lease_time``: deadlines, margins, when to renew; pure
 * ``retry``: the only retry loop: back-off, limits, and the errors of giving up; pure but for the sleep

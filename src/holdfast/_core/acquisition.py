@@ -312,19 +312,11 @@ class Acquisition(LocalTurn):
         self._core.give_up_slot(self._policy, self, 0.0)
 
     def _give_up_grant(self) -> None:
-        core, grant = self._core, self._grant
-        hold = None if grant is None else grant.hold
+        hold = None if self._grant is None else self._grant.hold
         if hold is None:
             self.give_up_claim()
-        elif hold.handles.keys() <= {self._key}:
-            # Interrupted when the hold was there but not yet returned. Left there, the same caller would re-enter it: a
-            # lock that the engine is asked to give to others.
-            hold.report_end("unknown")
-            core.lose_grant(hold.grant, "expired")
-            hold.grant.attempt.unresolved = True
-            core.withdraw_grant(hold.grant)
-        else:  # a signal handler of this caller has re-entered it, and keeps it; or it was passed on
-            hold.handles.pop(self._key, None)
+        else:
+            self._core.give_up_hold(hold, self._key)
 
     def give_up_claim(self) -> None:
         """Pass on the grant that it inherited, and withdraw the attempt that it made. The caller holds the lock."""

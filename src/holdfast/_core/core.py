@@ -257,6 +257,20 @@ class Core:
         for waiter in waiters:
             waiter.event.set()
 
+    def give_up_hold(self, hold: Hold, key: int) -> None:
+        """Its caller, with the handle ``key``, was interrupted when the hold was there, but not returned. Left there,
+        the same caller would re-enter it: a lock that the engine is asked to give to others.
+
+        Call it with the lock held. The handle stays: if this is interrupted too, the watchdog finds it as garbage.
+        """
+        if hold.handles.keys() <= {key}:
+            hold.report_end("unknown")
+            self.lose_grant(hold.grant, "expired")
+            hold.grant.attempt.unresolved = True
+            self.withdraw_grant(hold.grant)
+        else:  # a signal handler of this caller has re-entered it, and keeps it; or it was passed on
+            hold.handles.pop(key, None)
+
     def let_go(self, grant: Grant) -> None:
         """An inherited grant that is of no use any more. Its slot stays with the caller."""
         with self.lock:

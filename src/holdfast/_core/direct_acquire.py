@@ -50,17 +50,17 @@ def acquire(core: Core, policy: Policy, timeout: float | None, handle: Handle) -
             return _give_way(core, hold, handle, timeout)
         if core.closed:
             core.check_open()
-        patience = policy.request_timeout
+        limit = policy.request_timeout
         if timeout is not None:
-            patience = acquire_time.request_timeout(patience, timeout, sent + timeout, sent)
+            limit = acquire_time.request_timeout(limit, timeout, sent + timeout, sent)
         answer: Answer
         try:
             if shared:
                 answer = direct.acquire_shared_directly(
-                    policy.mode, key, hold._owner, hold.description, policy.ttl, patience
+                    policy.mode, key, hold._owner, hold.description, policy.ttl, limit
                 )
             else:
-                answer = direct.acquire_directly(key, hold._owner, hold.description, policy.ttl, patience)
+                answer = direct.acquire_directly(key, hold._owner, hold.description, policy.ttl, limit)
             if answer.__class__ is int or answer.__class__ is Granted:
                 if install_directly(core, hold, answer):
                     acquiring.running.pop(hold, None)

@@ -103,7 +103,12 @@ class DirectHold(Hold):
     def give_up(self) -> None:
         """Its call has ended without a result: nothing stays behind, whatever the engine has granted or will grant. Its
         local slot passes to the next. Twice does no harm."""
-        with self.core.lock:
+        core = self.core
+        with core.lock:
+            if self.state is _HELD:
+                core.give_up_hold(self, self.key)
+                return
             self.handles.pop(self.key, None)
-            releasing.abandon(self.core, self)  # unless a signal handler of this caller has re-entered it, and keeps it
-        self.notify()
+            if self.state is states.LOST and not core.closed:
+                core.withdraw_grant(self.grant)  # interrupted in ``give_up_hold``, before it was
+            releasing.abandon(core, self)

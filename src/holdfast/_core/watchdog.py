@@ -81,6 +81,7 @@ class Watchdog:
         self._known_ttl = _NEVER  # the shortest of the leases that were live when it planned its sleep, or before
         self._new_ttl = _NEVER  # the shortest of those that came since
         #: It need not be notified of leases that were requested after this, for at least this ttl: it looks in time.
+        #: Never, from the same step on as the one that moves its next look to a later time.
         self.covered_from = self.covered_ttl = _NEVER
         self._early = core.engine.early_watch
         self._early_looks = EarlyLooks()
@@ -121,7 +122,7 @@ class Watchdog:
 
     def cover(self, sent: float, due: float, ttl: float, since: float) -> None:
         """As ``look_at``, for one of many: those that are requested later, for no shorter a ttl, are due no sooner, and
-        need not call it, as long as it does not forget when it has to look (``_uncover``)."""
+        need not call it, as long as ``covered_from`` stays."""
         self.look_at(due, ttl, since)
         self.covered_from, self.covered_ttl = sent, ttl
 
@@ -189,10 +190,6 @@ class Watchdog:
         if self._core.reports is not None:
             self._core.reports.delivery.shut()
 
-    def _uncover(self) -> None:
-        """In the same step as whatever moves the next look to a later time."""
-        self.covered_from = self.covered_ttl = _NEVER
-
     def _look_by(self, due: float) -> None:
         if not self.started or due < self._wakes_at:
             self._start_or_wake()
@@ -240,14 +237,13 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
-            self._uncover()
+            self.covered_from = _NEVER
             if not self._core.live and not self._core.young:
                 self._earliest = self._known_ttl = _NEVER
             wake = min(
                 self._earliest, self._withdrawals.next_due(), self._early_looks.due(), self._retentions.next_due()
             )
-            core = self._core
-            unneeded = core.orphaned and wake == _NEVER and not core.releasing
+            unneeded = self._core.orphaned and wake == _NEVER and not self._core.releasing
             if self.stopping or self.dropped or self._suspects or self._look_for_interrupted or unneeded:
                 wake = now
             else:
@@ -295,7 +291,7 @@ class Watchdog:
         await self._look_after_leases(suspects, now)
         with self._core.lock:
             if now >= self._early_looks.due():
-                self._uncover()
+                self.covered_from = _NEVER
                 self._core.make_grants()
             early = self._early_looks.take(self._core.live, now)
         await self._watch_early(self._still_valid(early))
@@ -322,7 +318,7 @@ class Watchdog:
 
         Not so what was handed over just now: most of it is over before it is to be confirmed.
         """
-        self._uncover()
+        self.covered_from = _NEVER
         live, taken, earliest = self._core.grants(), list[Grant](), _NEVER
         for grant in live:
             due = grant.due
@@ -492,14 +488,8 @@ class Watchdog:
                     continue
                 self._withdrawals.done(withdrawal)
                 if isinstance(answer, EngineError):
-                    log_later(
-                        _log,
-                        logging.WARNING,
-                        "could not withdraw from %s %r: %s",
-                        withdrawal.attempt.claim.mode.kind.value,
-                        withdrawal.attempt.claim.name,
-                        answer,
-                    )
+                    claim, text = withdrawal.attempt.claim, "could not withdraw from %s %r: %s"
+                    log_later(_log, logging.WARNING, text, claim.mode.kind.value, claim.name, answer)
 
     def _timeout_for(self, batch: list[Withdrawal]) -> float:
         """No longer than until a lease is to be looked at, but long enough to be answered."""

@@ -211,7 +211,9 @@ class Wire:
         return any_push
 
     def is_dead(self) -> bool:
-        """Whether the server has closed the connection. No I/O that could block."""
+        """Whether either side has closed the connection. No I/O that could block."""
+        if self._sock.fileno() < 0:
+            return True
         events = self._polled(0.0)
         return bool(events) and bool(events[0][1] & _GONE)
 
@@ -257,6 +259,8 @@ class Wire:
         return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
     def _polled(self, seconds: float) -> list[tuple[int, int]]:
+        if self._sock.fileno() < 0:
+            _closed()  # and not polled: the descriptor's number may be another file's by now
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self._sock, select.POLLIN | getattr(select, "POLLRDHUP", 0))
