@@ -115,6 +115,25 @@ def test_signal_to_the_runners_group_does_not_reach_the_guardian(jobs: Jobs) -> 
         death.wait()
 
 
+def test_runner_adopts_orphans_before_it_forks_the_guardian(jobs: Jobs) -> None:
+    """Regression: beside the guardian's own call, the kernel may lose one of both. Then a daemon outlives the lock."""
+    script = (
+        "import ctypes, os\n"
+        "from holdfast.cli.main import main\n"
+        "found = []\n"
+        "def look():\n"
+        "    answer = ctypes.c_int()\n"
+        "    ctypes.CDLL(None).prctl(37, ctypes.byref(answer), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER\n"
+        "    found.append(answer.value)\n"
+        "os.register_at_fork(before=look)\n"
+        f"assert main(['run', '--url', {jobs.url!r}, 'x', '--', 'true']) == 0\n"
+        "print(found[0])\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=jobs.environment, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
 def test_leftover_descendants_get_term_then_kill_before_the_release(jobs: Jobs) -> None:
     job = jobs.start("--grace", "300ms", "x", "--", "sh", "-c", DAEMON + "read line; exit 3", stdin=-1)
     death = Death(job.pid())

@@ -39,6 +39,9 @@ def fork_guardian(program: Program, environment: Mapping[str, str], unwanted: It
 
     ``unwanted``: descriptors that the guardian closes. It ends when the runner's end of the link is closed.
     """
+    # Before the fork, never beside the guardian's own call: the kernel also writes to each descendant that was not born
+    # below a subreaper, in the word that the descendant's call writes, and without a lock. One of both could be lost.
+    kernel.adopt_orphans()
     ours, theirs = Link.pair()
     runner_group = os.getpgrp()
     # No signal may act in the child before it has blocked them: it would run the runner's handlers.

@@ -33,6 +33,6 @@ def set_name(name: bytes) -> bool:
 def _prctl(option: int, value: Any) -> bool:
     if not _LINUX:
         return False
-    import ctypes  # here, not above: the guardian imports it while the runner imports the lock engine
+    import ctypes  # here, not above: only a run needs it
 
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast._runtime import clock
 from holdfast.cli import exit_codes
 from holdfast.cli.output import write_error
-from holdfast.cli.run import environment, kernel, lookup, schedule
+from holdfast.cli.run import environment, lookup, schedule
 from holdfast.cli.run.arguments import Order, read
 from holdfast.cli.run.guardian import fork_guardian
 from holdfast.cli.run.launcher import Program, ignored_signals
@@ -84,7 +84,6 @@ class _Run:
         self._lease: Lease | None = None  # referenced until the client is closed: a dropped lease warns
 
     def run(self) -> Outcome:
-        kernel.adopt_orphans()
         try:
             client = _connect(self._order)
             _check_engine(client)
