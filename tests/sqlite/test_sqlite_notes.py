@@ -453,11 +453,12 @@ def places_in_turn(own: notes.OwnNotes, name: str, line: int) -> list[int]:
             places.append(own.place(other))
         return trace
 
+    before = sys.gettrace()
     sys.settrace(trace)
     try:
         places.append(own.place(name))
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return places
 
 

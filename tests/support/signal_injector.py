@@ -42,13 +42,14 @@ class SignalInjector:
 
     def __enter__(self) -> SignalInjector:
         gc.disable()  # finalisers of what other tests have dropped must not run here: Python swallows what they raise
+        self._before = sys.gettrace()  # of a measurement of coverage, which goes on afterwards
         sys.settrace(self._trace)
         sys.setprofile(self._profile)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(None)
-        sys.settrace(None)
+        sys.settrace(self._before)
         gc.enable()
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:

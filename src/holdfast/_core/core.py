@@ -118,9 +118,9 @@ class Core:
             return False
         handle._caller = caller = self._caller()
         hold = self.queue.occupants.get(policy.key)
-        if hold is None and not self.slotless:
-            return False
         if hold is None or hold.policy is not policy or hold.caller != caller:
+            if not self.slotless and (hold is None or hold.policy is None or hold.caller != caller):
+                return False  # nothing is held here, or by another caller
             hold = self._hold_to_join(policy, caller)
             if hold is None:
                 return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast._core import acquire_errors as errors
 from holdfast._core import acquire_time
@@ -15,6 +15,22 @@ from holdfast.errors import LockError, UsageError
 if TYPE_CHECKING:
     from holdfast._core.core import Core
     from holdfast.observer.reports import Attempt as AttemptReport
+
+
+class _Unawaited:
+    """The event of a caller that takes its turn at once."""
+
+    def set(self) -> None:
+        """Nothing waits for it."""
+
+    def is_set(self) -> bool:
+        return True
+
+    async def wait(self, until: float | None) -> bool:
+        return True
+
+
+_UNAWAITED: Final = _Unawaited()
 
 
 class LocalTurn:
@@ -80,7 +96,7 @@ class LocalTurn:
         core, policy = self._core, self._policy
         with core.lock:
             now = core.now()
-            self._waiter = LocalWaiter(self, policy, core.front.event(), now)
+            self._waiter = LocalWaiter(self, policy, _UNAWAITED, now)
             grant = core.queue.take_back(policy.key, self._waiter, now)
             if grant is None:
                 self._waiter = None
