@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.cases.losing import Boom, spin_until_lost
+from holdfast.testing.conformance.cases.losing import ENTERED, Boom, spin_until_lost
 from holdfast.testing.conformance.world import World
 from holdfast.testing.conformance.writing import case
-
-#: A ttl long enough to enter the body, even if the scheduler stalls.
-_ENTERED: Final = 1.0
 
 
 def expiring(world: World, lasting: float = 0.15) -> Any:
@@ -61,7 +58,7 @@ class AsyncBodyCases:
 
     @case
     async def test_only_the_innermost_body_is_cancelled_and_only_once(self, async_world: World) -> None:
-        lock, seen = expiring(async_world, lasting=_ENTERED), []
+        lock, seen = expiring(async_world, lasting=ENTERED), []
         with pytest.raises(holdfast.LockLost):
             async with lock:
                 with pytest.raises(holdfast.LockLost):
@@ -80,7 +77,7 @@ class AsyncBodyCases:
     async def test_a_body_may_clean_up_before_it_ends(self, async_world: World) -> None:
         steps = []
         with pytest.raises(holdfast.LockLost):
-            async with expiring(async_world, lasting=_ENTERED):
+            async with expiring(async_world, lasting=ENTERED):
                 try:
                     await asyncio.sleep(async_world.soon * 3)
                 finally:
@@ -92,7 +89,7 @@ class AsyncBodyCases:
     @case
     async def test_body_that_swallows_the_cancellation_raises_lock_lost_at_its_end(self, async_world: World) -> None:
         with pytest.raises(holdfast.LockLost):
-            async with expiring(async_world, lasting=_ENTERED):
+            async with expiring(async_world, lasting=ENTERED):
                 try:
                     await asyncio.sleep(async_world.soon * 3)
                 except asyncio.CancelledError:
@@ -103,7 +100,7 @@ class AsyncBodyCases:
     @case
     async def test_body_that_replaces_the_cancellation_by_its_own_error_raises_that(self, async_world: World) -> None:
         with pytest.raises(Boom) as caught:
-            async with expiring(async_world, lasting=_ENTERED):
+            async with expiring(async_world, lasting=ENTERED):
                 try:
                     await asyncio.sleep(async_world.soon * 3)
                 except asyncio.CancelledError:
@@ -115,7 +112,7 @@ class AsyncBodyCases:
     async def test_a_body_that_never_awaits_is_not_cancelled_afterwards(self, async_world: World) -> None:
         """The loss is posted to the loop while the body is being left: it must not cancel anything."""
         with pytest.raises(holdfast.LockLost):
-            async with expiring(async_world, lasting=_ENTERED) as lease:
+            async with expiring(async_world, lasting=ENTERED) as lease:
                 spin_until_lost(lease)
         await asyncio.sleep(0.02)
         assert here().cancelling() == 0
@@ -124,7 +121,7 @@ class AsyncBodyCases:
     async def test_outer_timeout_takes_precedence_over_the_loss(self, async_world: World) -> None:
         async def work() -> None:
             async with asyncio.timeout(None) as limit:
-                async with expiring(async_world, lasting=_ENTERED) as lease:
+                async with expiring(async_world, lasting=ENTERED) as lease:
                     spin_until_lost(lease)
                     limit.reschedule(asyncio.get_running_loop().time())  # both are due at the next await
                     await asyncio.sleep(async_world.soon * 3)
@@ -146,7 +143,7 @@ class AsyncBodyCases:
     @case
     async def test_cancellation_by_the_user_takes_precedence_over_the_loss(self, async_world: World) -> None:
         async def work() -> None:
-            async with expiring(async_world, lasting=_ENTERED) as lease:
+            async with expiring(async_world, lasting=ENTERED) as lease:
                 spin_until_lost(lease)
                 here().cancel()
                 await asyncio.sleep(async_world.soon * 3)
@@ -177,7 +174,7 @@ class AsyncBodyCases:
         lost = asyncio.Event()
 
         async def hold() -> None:
-            async with expiring(async_world, lasting=_ENTERED) as lease:
+            async with expiring(async_world, lasting=ENTERED) as lease:
                 spin_until_lost(lease)
                 lost.set()
                 await asyncio.sleep(async_world.soon * 3)

@@ -17,6 +17,8 @@ from holdfast.testing.conformance.writing import case
 
 #: A loss must be visible this soon to code that only reads ``held``. It does no I/O: this allows for scheduler stalls.
 _LOSS_SEEN_WITHIN: Final = 3.0
+#: A ttl long enough to enter the body, even if the scheduler stalls.
+ENTERED: Final = 1.0
 
 
 class Boom(Exception):
@@ -209,7 +211,7 @@ class LosingCases:
 
         actor, client = world.actor(), world.connect()
         with pytest.raises(Boom) as caught:
-            await actor.within(client.lock(world.name(), ttl=world.paced(0.15), renew=False), fail)
+            await actor.within(client.lock(world.name(), ttl=world.paced(ENTERED), renew=False), fail)
         assert caught.value.__notes__ == [f"lock {world.name()!r} lost: expired"]
 
     @case
