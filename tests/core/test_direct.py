@@ -7,6 +7,7 @@ import random
 import threading
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from holdfast._core.grant import DirectGrant
 from holdfast._core.local_queue import may_hand_on
 from holdfast.engines.base import RequestFailed
 from tests.servers.redis import RedisServer
-from tests.support.waiting import eventually
+from tests.support.waiting import LASTING, eventually, renewed
 
 #: What is asked for: two locks, a read-write lock and a semaphore.
 KINDS = ("a", "b", "read", "write", "permit")
@@ -183,6 +184,43 @@ def test_lost_answer_to_a_direct_acquire_is_asked_for_again_by_the_same_owner() 
         with client.lock("a").acquire(timeout=5) as lease:
             assert lossy.lost == 1
             assert [holder.owner for holder in client.inspect("a").holders] == [lease.owner]
+
+
+class Observed:
+    """A session whose direct acquires are looked at before they are answered, as by another thread."""
+
+    def __init__(self, session: Any, look: Callable[[], object]) -> None:
+        self._session = session
+        self._look = look
+
+    def acquire_directly(self, *args: Any) -> Any:
+        answer = self._session.acquire_directly(*args)
+        self._look()
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+@pytest.mark.parametrize("look", ["inspect", "locks", "break_", "repair"])
+def test_hold_that_is_looked_at_before_it_is_granted_is_renewed_all_the_same(look: str) -> None:
+    """It has no grant then, and must not make one: that would be none of those which are renewed."""
+    seen: list[object] = []
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=LASTING) as client:
+        client.ping()
+        core = client._opened
+        assert core is not None
+        looks: dict[str, Callable[[], object]] = {
+            "inspect": lambda: [holder.token for holder in client.inspect("a").holders],
+            "locks": lambda: [holder.token for state in client.locks() for holder in state.holders],
+            "break_": lambda: client.break_("a", token=1),
+            "repair": lambda: core.repair_slot("a"),
+        }
+        core.direct = Observed(core.session, lambda: seen.append(looks[look]()))
+        with client.lock("a").acquire(timeout=5) as lease:
+            assert seen == {"break_": [False], "repair": [None]}.get(look, [[lease.token]])
+            eventually(renewed(lease))
+            assert list(core.live) == [lease._hold.grant]
 
 
 def test_number_after_that_of_an_owner_is_not_the_next_owners() -> None:

@@ -105,7 +105,10 @@ async def _when_answered(core: Core, hold: DirectHold, handle: Handle, timeout: 
     except BaseException:
         _undo(core, hold)
         raise
-    await rest
+    try:
+        await rest
+    finally:
+        del rest  # as in ``acquire``
 
 
 def _go_on(

@@ -54,6 +54,8 @@ class DirectHold(Hold):
 
     def _make_grant(self) -> Grant:
         core = self.core
+        if self.state is _REQUESTED:
+            raise RuntimeError("internal error in holdfast: nothing is granted yet")
         with core.lock:
             grant = DirectGrant(self.policy, self.sent, self.token, (self._owner, self.description, core))
             if self.size:
