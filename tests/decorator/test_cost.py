@@ -13,9 +13,9 @@ import holdfast
 
 pytestmark = pytest.mark.alone
 
-#: Few enough that a round fits into one time slice: on a busy machine some rounds stay undisturbed.
-CALLS = 50
-ROUNDS = 60
+#: Few enough that a round fits into one time slice, and rounds for a second: on a busy machine some stay undisturbed.
+CALLS = 20
+ROUNDS = 600
 
 
 @dataclass
