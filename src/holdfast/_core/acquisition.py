@@ -230,7 +230,7 @@ class Acquisition(LocalTurn):
         if claim.replicas or claim.register is not None:
             return None
         plain = policy.direct and claim.tokens == 1 and not attempt.unresolved and attempt.owner == claim.owner
-        if plain and self._core.direct is not None:
+        if plain and self._core.direct is not None and (self._core.shares_directly or not policy.at_engine):
             grant: Grant = DirectGrant(policy, handed.sent, handed.token, None, attempt)
         else:
             grant = Grant(attempt, policy, handed.sent, handed.token)

@@ -116,12 +116,19 @@ def _go_on(
 ) -> Coroutine[Any, Any, None]:
     """It takes more than one request, or fails: the rest of the acquire, from ``answer`` on."""
     key, acquisition = hold.policy.key, Acquisition(core, hold.policy, timeout, hold)
-    with core.lock:
-        rest = core.begin(acquisition, handle, answer)
-        core.queue.move_in(key, hold, acquisition)
-        if hold.suspected:
-            acquisition.suspect(key, hold.broken_token)
-        _end(core, hold)
+    rest = core.begin(acquisition, handle, answer)
+    try:
+        with core.lock:
+            core.queue.move_in(key, hold, acquisition)
+            if hold.suspected:
+                acquisition.suspect(key, hold.broken_token)
+            _end(core, hold)
+    except BaseException:
+        try:
+            rest.close()  # it will never run: what it was to do is undone by the watchdog
+        finally:
+            del rest  # as in ``acquire``
+        raise
     return rest
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from holdfast._config import names
-from holdfast._core import retry, states
+from holdfast._core import retry
 from holdfast._core.core import Core
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Holder, LockState, RequestFailed
@@ -25,7 +25,7 @@ async def inspect(core: Core, name: str) -> LockState:
 def _as_known(core: Core, key: str, holder: Holder) -> Holder:
     """With its present token, if this client holds the lock: the engine knows the first of the block only."""
     hold = core.queue.occupant(key)
-    if isinstance(hold, Hold) and hold.state is not states.REQUESTED and hold.owner == holder.owner:
+    if isinstance(hold, Hold) and hold.token and hold.owner == holder.owner:  # else it is not granted yet
         return dataclasses.replace(holder, token=hold.token)
     return holder
 

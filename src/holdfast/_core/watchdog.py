@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast._core import lease_time, releasing, renewing, repairs, retention
+from holdfast._core import lease_time, releasing, renewing, repairs, retention, states
 from holdfast._core.early_looks import EARLY, EarlyLooks
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
@@ -278,9 +278,11 @@ class Watchdog:
             self._retentions.drop_due(self._runtime.now())
         while self.dropped:
             handle = self.dropped.popleft()
-            was_lost = handle.hold.reason is not None and not hasattr(handle, "forgotten")
-            is_retention = handle.key in handle.hold.retentions  # its time is over: no lease was forgotten
-            if releasing.drop_handle(self._core, handle.hold, handle.key) and not (was_lost or is_retention):
+            hold = handle.hold
+            was_lost = hold.reason is not None and not hasattr(handle, "forgotten")
+            # A retention whose time is over, or an acquire that was interrupted: no lease was forgotten.
+            had_none = handle.key in hold.retentions or hold.state is states.REQUESTED
+            if releasing.drop_handle(self._core, hold, handle.key) and not (was_lost or had_none):
                 handle.log_forgotten()
         now = self._runtime.now()
         if self._look_for_interrupted or now >= self._interrupted_checked + _CHECK_INTERRUPTED:
