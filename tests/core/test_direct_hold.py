@@ -11,7 +11,11 @@ import pytest
 import holdfast
 from holdfast._core import direct_hold
 from holdfast._core.core import Core
+from holdfast._core.direct_hold import DirectHold
 from holdfast._core.grant import DirectGrant
+from holdfast._core.hold import HandleRef
+from holdfast._runtime.blocking import run
+from holdfast.lease import Lease
 from tests.support.waiting import eventually
 
 
@@ -118,3 +122,16 @@ def test_young_hold_is_lost_like_any_other(client: holdfast.Client, ending: str)
         client.close()
     assert not lease.held
     assert lease.lost_reason == {"break_": "broken", "close": "closed"}[ending]
+
+
+def test_acquire_that_was_interrupted_before_its_request_is_no_forgotten_lease(
+    client: holdfast.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the log blamed the user for dropping a lease that the interrupted acquire had not returned."""
+    core, forgotten = core_of(client), list[HandleRef]()
+    monkeypatch.setattr(HandleRef, "log_forgotten", forgotten.append)
+    with core.lock:  # so the watchdog's own thread does not come first
+        DirectHold(core, client.lock("a")._policy, Lease(), core.now())  # its lease is garbage at once
+        assert core.watchdog.dropped
+        run(core.watchdog._round(()))
+    assert not forgotten

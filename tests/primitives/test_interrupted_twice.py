@@ -196,7 +196,7 @@ def test_two_signals_in_calls_at_redis_leave_nothing(at_redis: Caller, step: int
 
 @pytest.mark.parametrize("directly", [True, False], ids=["directly", "by an acquisition"])
 def test_it_is_finished_while_the_caller_handles_the_interrupt(
-    in_memory: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, directly: bool
+    in_memory: Caller, monkeypatch: pytest.MonkeyPatch, directly: bool
 ) -> None:
     """The traceback of the interrupt refers to the frames of the call: these must not keep what it is known by."""
     clean_ups = 0
@@ -222,7 +222,6 @@ def test_it_is_finished_while_the_caller_handles_the_interrupt(
     lease.release()
     assert isinstance(interrupt.value.__context__, InjectedInterrupt)
     assert clean_ups == 2
-    assert "dropped without release" not in caplog.text, "the caller never had a lease"
 
 
 def test_name_is_free_though_a_signal_came_as_an_acquisition_took_over(
