@@ -28,7 +28,7 @@ from tests.support.processes import end_child
 _HERE: Final = Path(__file__).parent
 #: Removed by ``make clean``.
 _BUILT: Final = _HERE.parents[1] / "build" / "interop"
-_TIMEOUT: Final = 30.0
+_TIMEOUT: Final = 45.0
 _DOWNLOAD_DEADLINE: Final = 300.0
 
 

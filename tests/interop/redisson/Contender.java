@@ -42,7 +42,7 @@ public final class Contender {
     private static final Map<String, Deque<String>> PERMITS = new ConcurrentHashMap<>();
     private static final long FOR_EVER = -1, RENEWED = -1, NO_TOKEN = -1;
     /** Redisson reads the table of slots every 5 s. In ns. */
-    private static final long SLOTS_ARE_READ = 15_000_000_000L;
+    private static final long SLOTS_ARE_READ = 25_000_000_000L;
 
     /** Of the server or cluster; of several servers the first. */
     private static RedissonClient client;
@@ -56,8 +56,6 @@ public final class Contender {
                 config.useClusterServers().addNodeAddress("redis://" + address);
             }
             config.useClusterServers().setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(1);
-            // Redisson gives up a request after about 6 s, and by default it reads where the slots are every 5 s only.
-            config.useClusterServers().setScanInterval(1000);
             CLIENTS.add(Redisson.create(config));
         } else {
             for (String address : addresses) {
